@@ -52,6 +52,31 @@ def test_a_schema_is_valid_and_described(name):
     assert described["description"]
 
 
+@pytest.mark.parametrize(
+    ("name", "definition"),
+    [
+        ("dataset", "HeaderKeys"),
+        ("line", "CaseKeys"),
+        ("targets", "Target"),
+        ("config", "RunDefaults"),
+        ("result", "Result"),
+    ],
+)
+def test_every_key_of_a_schema_is_described(name, definition):
+    body = schema(name)
+    properties = body["$defs"][definition]["properties"] if definition in body["$defs"] else body["properties"]
+    unexplained = [
+        key for key, value in properties.items() if value and "$ref" not in value and "description" not in value
+    ]
+    assert unexplained == []
+
+
+def test_a_key_that_means_something_else_here_is_described_here():
+    definitions = schema("targets")["$defs"]
+    assert definitions["Azure"]["properties"]["model"]["description"] == "Deployment"
+    assert "description" not in definitions["OpenAI"]["properties"]["model"]
+
+
 def test_the_hand_written_parts_list_the_roles_parts_and_case_lists_of_the_code():
     dataset = schema("dataset")
     message = dataset["$defs"]["message"]["properties"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 
 from agentv.evaluators.base import OTHER_TOOLS, RESERVED, Evaluator
 from agentv.registry import EVALUATORS
@@ -13,12 +14,26 @@ from writing.markup import (
     also_written,
     block,
     cell,
-    meanings_in,
     reasons,
     refused_besides,
     setting_table,
     structs_in,
 )
+
+_ENTRY_KEYS = {
+    "type": "one of the types below; the prefix `not-` inverts the score",
+    "name": "name in results (default: the type)",
+    "metric": "same as `name`",
+    "id": "same as `name`, in files of AgentV (TypeScript)",
+    "weight": "weight in the score of the case: a number ≥ 0 (default: 1)",
+    "required": "`true`: the case only passes if this evaluator passes; a number from 0 to 1: its minimum score",
+    "gate": "`false`: the verdict, with the minimum in `required`, is recorded and does not fail the case",
+    "min_score": "name of the number in `required` in AgentV (TypeScript) 4.x; can be combined with `required: true`",
+    "negate": "`true` inverts the score",
+    "transform": "object with cleaning steps for the answer before this evaluator scores it",
+    "target": "judge target; a list is a jury",
+}
+"""The keys of every entry of `evaluators`."""
 
 
 def index() -> Lines:
@@ -28,7 +43,7 @@ def index() -> Lines:
     yield from ("```yaml", "evaluators:", "  - Greets the user", "  - type: contains", "    value: hello", "```", "")
     yield "Each type has its own page. See [Score answers](../how-to/scoring.md)."
     yield from ("", "## Every entry", "", "| key | meaning |", "|---|---|")
-    yield from (f"| `{key}` | {meaning} |" for key, meaning in meanings_in("Entry", RESERVED).items())
+    yield from (f"| `{key}` | {meaning} |" for key, meaning in _entry_keys())
     yield from (
         "",
         "Types can be written in snake_case or kebab-case, settings also in camelCase. To use your own type, write",
@@ -90,3 +105,10 @@ def example(name: str) -> dict[str, str]:
         return {}
     parts = path.read_text(encoding="utf-8").split("=== ")[1:]
     return {file: text for file, _, text in (part.partition("\n") for part in parts)}
+
+
+def _entry_keys() -> Iterable[tuple[str, str]]:
+    """Return the keys of every entry with their meanings. Raise ValueError if the code has others."""
+    if set(_ENTRY_KEYS) != set(RESERVED):
+        raise ValueError(f"_ENTRY_KEYS has {sorted(_ENTRY_KEYS)}, the code {sorted(RESERVED)}")
+    return _ENTRY_KEYS.items()

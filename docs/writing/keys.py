@@ -19,7 +19,7 @@ from writing.markup import (
     Lines,
     code,
     key_cell,
-    meanings_in,
+    meaning_of,
     other_names,
     reasons,
     title_of,
@@ -106,10 +106,9 @@ def refused() -> Lines:
 
 
 def _key_table(kind: Kind) -> Lines:
-    meanings = meanings_in(kind.__name__, [field.encode_name for field in fields(kind)])
     yield from ("| key | type | meaning | other names |", "|---|---|---|---|")
     for field in fields(kind):
-        meaning = meanings[field.encode_name]
-        yield f"| {key_cell(field)} | {type_words(field.type)} | {meaning} | {code(other_names(kind, field))} |"
+        aliases = code(other_names(kind, field))
+        yield f"| {key_cell(field)} | {type_words(field.type)} | {meaning_of(kind, field)} | {aliases} |"
     if getattr(kind, "unsupported", {}):
         yield from ("", "Keys of AgentV 4.x and 5.x without a counterpart are in [Unsupported keys](refused-keys.md).")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -28,13 +27,13 @@ from agentv.model.evaluator import Verdicts
 from agentv.model.message import ToolCall
 from agentv.model.sandbox_settings import HostKey, SandboxSettings
 from agentv.registry import Registry
+from agentv.schemas import field_docs
 from agentv.settings.settings_reader import RunDefaults, aliases_of
 
 Kind = type[msgspec.Struct]
 Lines = Iterator[str]
 
 DOCS = Path(__file__).resolve().parent.parent
-MEANINGS: dict[str, dict[str, Any]] = tomllib.loads((DOCS / "meanings.toml").read_text(encoding="utf-8"))
 NOT_YET = "**This version reads and checks it and cannot run it.**"
 BLOCKS: dict[str, Kind] = {
     "Tool call": ToolCall,
@@ -61,27 +60,25 @@ PAGES = {**dict.fromkeys(WORKSPACE_BLOCKS, "workspaces.md"), **dict.fromkeys(SAN
 """The pages of structs that are not described where they are used."""
 
 
-def meanings_in(name: str, keys: Iterable[str]) -> dict[str, str]:
-    """Return the meanings of the keys of a struct. Raise ValueError if they do not match the keys."""
-    if set(MEANINGS[name]) != set(keys):
-        raise ValueError(f"[{name}] in meanings.toml has {sorted(MEANINGS[name])}, the code {sorted(keys)}")
-    return MEANINGS[name]
+def meaning_of(kind: Kind, field: FieldInfo) -> str:
+    """Return what a field means: its docstring. Raise ValueError if it has none."""
+    docs = field_docs(kind)
+    if field.name not in docs:
+        raise ValueError(f"{kind.__name__}.{field.name} has no docstring, which the reference needs")
+    return docs[field.name]
 
 
-def setting_table(
-    kind: Kind, bases: tuple[Kind, ...], meanings_of: Callable[[Kind], dict[str, str]] | None = None
-) -> Lines:
+def setting_table(kind: Kind, bases: tuple[Kind, ...], has_meanings: bool = False) -> Lines:
     """Yield a row for each setting, and the aliases of inherited settings."""
-    meanings = meanings_of(kind) if meanings_of else None
     inherited = [field for base in bases for field in fields(base)]
     own = sorted((field for field in fields(kind) if field not in inherited), key=lambda field: not field.required)
     known = {alias for base in bases for alias in aliases_of(base)}
     renamed = {alias: name for alias, name in aliases_of(kind).items() if alias not in known}
     if own:
-        more = (" meaning |", "---|") if meanings else ("", "")
+        more = (" meaning |", "---|") if has_meanings else ("", "")
         yield from (f"| setting | type | default |{more[0]} other names |", f"|---|---|---|{more[1]}---|")
     for field in own:
-        meaning = f" {meanings[field.encode_name]} |" if meanings else ""
+        meaning = f" {meaning_of(kind, field)} |" if has_meanings else ""
         others = code(other_names(kind, field))
         is_members = field.name == getattr(kind, "members_field", None)
         type_ = "list of [entries](../evaluators.md#every-entry)" if is_members else type_words(field.type)

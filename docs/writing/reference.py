@@ -8,7 +8,7 @@ from agentv import stats
 from agentv.registry import EVALUATORS, TARGETS
 from writing import commands, evaluators, foreign_formats, keys, statistics, targets
 
-NOTE = "<!-- Written by docs/generate.py. Change the code or docs/meanings.toml, then run it. -->"
+NOTE = "<!-- Written by docs/generate.py. Change the code, then run it. -->"
 
 
 def pages() -> dict[str, str]:

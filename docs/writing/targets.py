@@ -8,7 +8,6 @@ import tomllib
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from unittest.mock import patch
 
 from agentv.engine.run_project import open_targets
@@ -19,7 +18,6 @@ from agentv.targets.cli import PLACEHOLDERS
 from agentv.targets.target import OTHER_TOOLS, ModelApi, Target
 from writing.markup import (
     DOCS,
-    MEANINGS,
     NOT_YET,
     PAGES,
     Kind,
@@ -52,7 +50,7 @@ def index() -> Lines:
     yield "`${{ NAME }}` in any setting is replaced by the variable from the environment or `.env`. Unknown keys are"
     yield "errors. Settings can also be in camelCase or kebab-case. See [Configure targets](../how-to/targets.md)."
     for title, kind in _SHARED.items():
-        yield from ("", f"## {title}", "", *setting_table(kind, () if kind is Target else (Target,), _of_targets))
+        yield from ("", f"## {title}", "", *setting_table(kind, () if kind is Target else (Target,), has_meanings=True))
         yield from refused_besides(kind, OTHER_TOOLS)
     yield from ("", "## Providers", "")
     yield from ("| provider | aliases | description |", "|---|---|---|")
@@ -98,8 +96,8 @@ def page(name: str) -> Lines:
     links = " and ".join(f"[{title[:1].lower()}{title[1:]}](../targets.md#{slug(title)})" for title in taken)
     yield from ("", "## Settings", "", f"In addition to those of {links}:", "")
     table = [
-        line.replace("](#", "](../targets.md#").replace("](sandbox.md", "](../sandbox.md")
-        for line in setting_table(kind, tuple(taken.values()), _of_targets)
+        line.replace("](../", "](../../").replace("](#", "](../targets.md#").replace("](sandbox.md", "](../sandbox.md")
+        for line in setting_table(kind, tuple(taken.values()), has_meanings=True)
     ]
     yield from table or ["None."]
     if kind.open is Target.open and not kind.responder:
@@ -147,9 +145,3 @@ def missing_key(name: str) -> str:
         except AgentvError as error:
             return f"Error: {error}"
     return ""
-
-
-def _of_targets(kind: Kind) -> dict[str, str]:
-    """Return the meanings of the settings of a target."""
-    meanings: dict[str, Any] = MEANINGS["TargetSettings"]
-    return {**meanings, **meanings.get(kind.__name__, {})}

@@ -4,11 +4,14 @@ A schema accepts whatever the reader of the file accepts; `validate` checks the 
 The parts that no type describes are in `schema_parts.json`.
 """
 
+import ast
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ Kind = type[msgspec.Struct]
 _DEPRECATED = ("input_messages", "expected_messages", "target")
 """Dataset keys that still work but should not be used."""
 
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 _NULL: Schema = {"type": "null"}
 _STRING: Schema = {"type": "string"}
 
@@ -106,6 +110,8 @@ def _config(parts: Schema) -> Schema:
 def _plain(kind: Kind, head: Schema) -> Schema:
     """Return the schema of a file that only agentv writes."""
     _, components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    for struct in dict.fromkeys(_structs(msgspec.inspect.type_info(kind))):
+        _describe(struct, components[struct.__name__]["properties"])
     body: Schema = components.pop(kind.__name__)
     return {**head, **body, "$defs": components}
 
@@ -145,20 +151,60 @@ def _definitions(kinds: Iterable[Kind], *, strict: bool) -> dict[str, Schema]:
     kinds = list(kinds)
     _, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     inside = {kind.__name__: kind for top in kinds for kind in _structs(msgspec.inspect.type_info(top))}
-    return {name: _as_written(inside[name], component, kinds, strict) for name, component in components.items()}
+    definitions = {name: _as_written(inside[name], component, kinds, strict) for name, component in components.items()}
+    for name, definition in definitions.items():
+        _describe(inside[name], definition["properties"])
+    return definitions
 
 
-def _structs(info: Any) -> Iterator[Kind]:
-    """Yield every struct inside a type. Recursive structs are not supported."""
+def _describe(kind: Kind, properties: dict[str, Schema]) -> None:
+    """Add the docstrings of fields to the properties of a struct. Editors show them."""
+    own = _class_docs(kind.__module__).get(kind.__name__, {})
+    for field in _fields(kind):
+        value = properties[field.encode_name]
+        text = (own if "/properties/" in value.get("$ref", "") else field_docs(kind)).get(field.name)
+        if text:
+            properties[field.encode_name] = {"description": _LINK.sub(r"\1", text), **value}
+
+
+def field_docs(kind: type) -> dict[str, str]:
+    """Return the docstrings below the fields of a class and its bases, by field."""
+    bases = [base for base in reversed(kind.__mro__) if issubclass(base, msgspec.Struct) and base is not msgspec.Struct]
+    return {name: text for base in bases for name, text in _class_docs(base.__module__).get(base.__name__, {}).items()}
+
+
+@cache
+def _class_docs(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings below fields by class, from the source of a module; empty if there is no source."""
+    try:
+        classes = [
+            node for node in ast.parse(inspect.getsource(sys.modules[module])).body if isinstance(node, ast.ClassDef)
+        ]
+    except OSError:
+        return {}
+    docs: dict[str, dict[str, str]] = {node.name: {} for node in classes}
+    for node in classes:
+        for pair in pairwise(node.body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    docs[node.name][name] = " ".join(text.split()).removesuffix(".")
+    return docs
+
+
+def _structs(info: Any, outer: tuple[Kind, ...] = ()) -> Iterator[Kind]:
+    """Yield every struct inside a type; those in `outer` contain it."""
     if isinstance(info, msgspec.inspect.StructType):
+        if info.cls in outer:
+            return
         yield info.cls
+        outer = (*outer, info.cls)
         for field in info.fields:
-            yield from _structs(field.type)
+            yield from _structs(field.type, outer)
     for part in (*getattr(info, "types", ()), *getattr(info, "item_types", ())):
-        yield from _structs(part)
+        yield from _structs(part, outer)
     for name in ("item_type", "value_type", "type"):
         if hasattr(info, name):
-            yield from _structs(getattr(info, name))
+            yield from _structs(getattr(info, name), outer)
 
 
 def _as_written(kind: Kind, component: Schema, shared: list[Kind], strict: bool) -> Schema:
@@ -233,6 +279,9 @@ def _nullable(value: Schema) -> Schema:
 
 def _or_variable(value: Schema) -> Schema:
     """Allow text with `${{ VAR }}` at every depth, because the value is only known later."""
+    if "description" in value:
+        rest = {key: part for key, part in value.items() if key != "description"}
+        return {"description": value["description"], **_or_variable(rest)}
     if value in (_STRING, _NULL, {}) or "string" in value.get("type", ()) or "/properties/" in value.get("$ref", ""):
         return value
     inner = dict(value)

@@ -69,13 +69,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs, case by case. `unmatched` cases are in one run only; `unscored` cases are in both, without a score.
-
-    `other_inputs` are cases with the same id but another input, which are not paired. If the measure changed, there is
-    no verdict unless `allow_changed_measure` is set; `remedy` has the commands that make the runs comparable. `judge`
-    is None if no judge scored the runs. `selected` is set if a run is the best of several variants: its name, their
-    number, the shrunk difference, and the p-value before it was adjusted.
-    """
+    """Two runs, case by case. If the measure changed, there is no verdict unless `allow_changed_measure` is set."""
 
     sides: tuple[Side, Side]
     paired: Paired | None
@@ -94,18 +88,31 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     cost: UsageChange | None
     duration: UsageChange | None
     unmatched: tuple[int, int]
+    """Cases that are in one run only, for each run."""
+
     unmatched_ids: tuple[tuple[str, ...], tuple[str, ...]]
     unscored: tuple[int, int]
+    """Cases in both runs that have no score, for each run."""
+
     errors: ErrorBounds | None = None
     non_inferiority: NonInferiority | None = None
     notes: tuple[str, ...] = ()
     other_inputs: tuple[CaseId, ...] = ()
+    """Cases with the same id but another input, which are not paired."""
+
     what_changed: tuple[RunChange, ...] = ()
     allow_changed_measure: bool = False
     remedy: tuple[str, ...] = ()
+    """The commands that make the runs comparable."""
+
     regressions: Regressions | None = None
     judge: JudgeEvidence | None = None
+    """None if no judge scored the runs."""
+
     selected: dict[str, Any] | None = None
+    """Set if a run is the best of several variants: its name, their number, the shrunk difference, and the p-value
+    before it was adjusted.
+    """
 
     @property
     def measure_changes(self) -> tuple[RunChange, ...]:

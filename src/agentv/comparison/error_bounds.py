@@ -27,20 +27,25 @@ class TippingPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison in which errors count. `only` are the numbers of cases that errored in one run only, for each run.
-
-    Errors that both runs have equally often are chance, and are left out. `excess` is the number of cases that errored
-    more often in the second run, negative for the first. `against` counts the excess against the second run: as 0 in
-    the second, or as 1 in the first. `in_favour` is the opposite. `rates` compares the fractions of trials that
-    errored. `tipping_point` is that of the claim without errors, if there is a claim.
-    """
+    """A comparison in which errors count. Errors that both runs have equally often are chance, and are left out."""
 
     only: tuple[int, int]
+    """Cases that errored in one run only, for each run."""
+
     excess: float
+    """Cases that errored more often in the second run, negative for the first."""
+
     rates: Paired
+    """Compares the fractions of trials that errored."""
+
     against: Paired
+    """The comparison with the excess counted against the second run: as 0 in the second, or as 1 in the first."""
+
     in_favour: Paired
+    """The comparison with the excess counted in its favour."""
+
     tipping_point: TippingPoint | None = None
+    """That of the claim without errors, if there is a claim."""
 
     def supports(self, answer: Answer) -> bool:
         """Return whether a claim remains if the excess of errors counts against it."""

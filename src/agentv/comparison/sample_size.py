@@ -46,31 +46,48 @@ Goal = Literal["difference", "margin", "min_pass_rate", "threshold"]
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """The variance of a case's difference: between cases, and between trials of one case in each run.
-
-    `within` is None if no case has two trials; `between` then includes both. `asked_once` names the runs without
-    repeated trials. With one run, `correlation` is assumed, and the variances are those of its scores; with two runs,
-    it is measured, and they are those of the difference. `variance` is the variance of the given values, and
-    `variance_ci95` its interval, None with fewer than 20 cases. `design_effect` is the factor by which conversations
-    increase the number of cases. `step`, `difference` and `loss` are explained in `Noise`; `step` is for one trial, and
-    is multiplied by `agreement` for several.
-    """
+    """The variance of a case's difference: between cases, and between trials of one case in each run."""
 
     cases: int
     variance: float
+    """The variance of the given values."""
+
     variance_ci95: Interval | None
+    """Its interval; None with fewer than 20 cases."""
+
     between: float
+    """Between cases; without two trials of a case also within."""
+
     within: tuple[float, float] | None
+    """Between trials of one case, in each run; None if no case has two trials."""
+
     design_effect: float
+    """The factor by which conversations increase the number of cases."""
+
     cluster_size: float
     step: float
+    """That of `Noise`, for one trial."""
+
     agreement: float
+    """The factor of `step` for several trials."""
+
     loss: float
+    """That of `Noise`."""
+
     difference: float
+    """That of `Noise`."""
+
     correlation: float
+    """Between a case's scores in two runs; assumed if there is one run. The variances are then those of its scores,
+    otherwise those of the difference.
+    """
+
     is_measured: bool
+    """Whether the correlation was measured."""
+
     cost_usd: float | None
     asked_once: tuple[str, ...] = ()
+    """The runs without repeated trials."""
 
     def noise(self, trials: int, variance: float | None = None) -> Noise:
         """Return how much a case's difference varies with this number of trials in both runs.
@@ -105,21 +122,24 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of cases that a goal needs with this number of trials, with its interval and the cost of one run.
-
-    `value` is the difference, the margin or the limit of a gate. `cases` is None if no number is enough, which is also
-    the meaning of None as the end of `cases_ci95`. `cases_range` covers every correlation between two runs, if it is
-    neither measured nor given. `observed` is the mean or pass rate of the run, for a gate.
-    """
+    """The number of cases that a goal needs with this number of trials, with its interval and the cost of one run."""
 
     goal: Goal
     value: float
+    """The difference, the margin or the limit of a gate."""
+
     trials: int
     cases: int | None
+    """None if no number is enough, which is also the meaning of None as the end of `cases_ci95`."""
+
     cases_ci95: tuple[int, int | None] | None
     cost_usd: float | None
     cases_range: tuple[int, int] | None = None
+    """For every correlation between two runs, if it is neither measured nor given."""
+
     observed: float | None = None
+    """The mean or pass rate of the run, for a gate."""
+
     observed_ci95: Interval | None = None
 
     @classmethod

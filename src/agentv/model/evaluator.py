@@ -116,19 +116,25 @@ class FileReference(msgspec.Struct, frozen=True):
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What an evaluator needs in order to score an answer.
-
-    `reference` is the case's expected output, `trace` the messages and tool calls of the answer, `embedder` a target
-    that creates embeddings. `judge_calls` is the number of calls to each judge; `judge` is a judge named in the
-    settings.
-    """
+    """What an evaluator needs in order to score an answer."""
 
     reference: bool = False
+    """The case's expected output."""
+
     context: bool = False
+    """The case's retrieved passages."""
+
     trace: bool = False
+    """The messages and tool calls of the answer."""
+
     embedder: bool = False
+    """A target that creates embeddings."""
+
     judge_calls: int = 0
+    """The number of calls to each judge."""
+
     judge: str | None = None
+    """A judge named in the settings."""
 
 
 NO_NEEDS = Needs()
@@ -247,7 +253,10 @@ class Verdicts(msgspec.Struct, frozen=True, gc=False, rename={"passing": "pass"}
     """The minimum scores for a pass and for borderline."""
 
     passing: Share = 0.8
+    """Minimum score of a pass."""
+
     borderline: Share = 0.6
+    """Minimum score of borderline."""
 
     @classmethod
     def contradiction(cls, data: Mapping[str, Any]) -> str:

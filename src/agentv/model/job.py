@@ -116,33 +116,47 @@ ScoreMember = Callable[[EvaluatorSpec], Awaitable[tuple[EvaluatorResult, bool]]]
 
 
 class Judgement(msgspec.Struct, frozen=True, dict=True):
-    """One answer to score. `question` is the rendered prompt, `candidate_answer` the text after `transform`.
-
-    `candidate_data` is the same answer as data, if the target or a transform in JavaScript returned data.
-    `workdir` is the dataset's folder; `find_file` resolves paths in an evaluator's settings as the dataset does.
-    `environment` holds the secrets that programs must not receive; `host` holds resources that all judges of a run
-    share. `file_changes` is the diff of the workspace. `has_trace` is false for an answer from an earlier run whose
-    messages were not stored. `judges` are the judges of the current evaluator. `ask(target, messages)` calls a model
-    with the run's limits and retries, `embed(texts)` returns vectors from the entry's target, and `score_member` scores
-    the same answer with another entry.
-    """
+    """One answer to score, and what evaluators need to score it."""
 
     request: Request
     response: Response
     candidate_answer: str
+    """The text of the answer, after `transform`."""
+
     workdir: str = "."
+    """The dataset's folder."""
+
     find_file: Callable[[str], str] = str
+    """Resolves a path in an evaluator's settings as the dataset does."""
+
     trace_summary: TraceSummary | None = None
     execution_metrics: ExecutionMetrics | None = None
     file_changes: str | None = None
+    """The diff of the workspace."""
+
     has_trace: bool = True
+    """False for an answer from an earlier run whose messages were not stored."""
+
     environment: Environment = _NO_FILE
+    """The secrets that programs must not receive."""
+
     host: object = None
+    """Resources that all judges of a run share."""
+
     ask: Ask | None = None
+    """Calls a model with the run's limits and retries."""
+
     embed: Embed | None = None
+    """Returns vectors of texts from the entry's target."""
+
     judges: tuple[str, ...] = ()
+    """The judges of the current evaluator."""
+
     score_member: ScoreMember | None = None
+    """Scores the same answer with another entry."""
+
     candidate_data: Any = None
+    """The answer as data, if the target or a transform in JavaScript returned data."""
 
     @property
     def candidate_value(self) -> Any:

@@ -77,27 +77,43 @@ class ImportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class SpanCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The spans and log records that targets with `traces` sent: all that were `received`, and what became of them.
-
-    `used` are part of an answer, `late` arrived after their answer was scored, `repeated` had arrived before,
-    `unmatched` have no trace of this run, `rejected` were more than fits into memory, and `discarded` belong to
-    calls that failed, were stopped or had rejected spans. `calls` are the answered calls, of which
-    `calls_without_spans` had none. `late_cases` are the first cases with late spans. `grpc_connections` are those of
-    exporters that use gRPC, whose spans are not received, and `unreadable_requests` had spans that are lost.
-    """
+    """The spans and log records that targets with `traces` sent, and what became of them."""
 
     received: int = 0
+    """All that were received."""
+
     used: int = 0
+    """Those that are part of an answer."""
+
     late: int = 0
+    """Those that arrived after their answer was scored."""
+
     repeated: int = 0
+    """Those that had arrived before."""
+
     unmatched: int = 0
+    """Those without a trace of this run."""
+
     discarded: int = 0
+    """Those of calls that failed, were stopped or had rejected spans."""
+
     rejected: int = 0
+    """Those that did not fit into memory."""
+
     calls: int = 0
+    """The answered calls."""
+
     calls_without_spans: int = 0
+    """The answered calls without a span."""
+
     grpc_connections: int = 0
+    """Connections of exporters that use gRPC, whose spans are not received."""
+
     unreadable_requests: int = 0
+    """Requests whose spans are lost because they could not be read."""
+
     late_cases: tuple[str, ...] = ()
+    """The first cases with late spans."""
 
     def added_to(self, earlier: SpanCounts | None) -> SpanCounts:
         """Return the sum of these counts and those from before the run was resumed."""
@@ -110,121 +126,201 @@ class SpanCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CaseDraw(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The `cases` that `--cases-budget` drew from the `population` of selected cases; each record has its probability.
-
-    `with_history` is the number of cases of the population with a score in the `baseline` runs; with 0, all cases had
-    the same probability. `digest` is a hash of the cases and their probabilities.
-    """
+    """The cases that `--cases-budget` drew. Each record has the probability of its case."""
 
     budget: int
+    """The number of cases to draw."""
+
     cases: int
+    """The number of cases drawn."""
+
     population: int
+    """The number of selected cases that they were drawn from."""
+
     with_history: int = 0
+    """Cases of the population with a score in the `baseline` runs; with 0, all cases had the same probability."""
+
     baseline: tuple[str, ...] = ()
+    """The runs whose scores decided the probabilities."""
+
     seed: int = 0
+    """The random seed."""
+
     digest: str = ""
+    """A hash of the cases and their probabilities."""
 
 
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The inputs and settings of a run: enough to resume, rescore and compare it from its folder alone.
-
-    A run is `stopped_early` if `--stop-when` or `--until` was decided before all jobs were done; jobs without a record
-    were not needed. `paths` and `options` come from the command, `defaults` from the project's configuration. `judges`
-    are the targets that evaluators call; `fingerprints` are those of evaluators, by name. `rescored_from` is the run
-    whose answers were rescored; `merged_from` are the runs that were merged into this one; `imported_from` are the
-    results of another tool. `unrecorded_cost_usd` is the cost of jobs that have no record, because the run stopped
-    before they were finished. `stored_cost_usd` is the part of it for stored answers, which a resume scores: it is then
-    part of their records. `draw` describes the cases of `--cases-budget`. `spans` counts what targets with `traces`
-    sent.
-
-    `digests` are hashes of the run's other files, written when it ends or stops. `lost` are the fields that `agentv
-    runs repair` could not restore. `checksum` is a hash of all other fields.
-    """
+    """The inputs and settings of a run: enough to resume, rescore and compare it from its folder alone."""
 
     schema_version: int = msgspec.field(default_factory=written_version)
+    """The version of this format."""
+
     run_id: str
+    """The id of the run."""
+
     rescored_from: RunLink | None = None
+    """The run whose answers were rescored."""
+
     merged_from: tuple[RunLink, ...] = ()
+    """The runs that were merged into this one."""
+
     imported_from: ImportSource | None = None
+    """The results of another tool that were imported."""
+
     started_at: str
+    """When the run started, in UTC."""
+
     finished_at: str | None = None
+    """When it ended; null while it runs, and after a crash."""
+
     stopped_early: bool = False
+    """Whether `--stop-when` or `--until` was decided before all jobs were done; jobs without a record were not needed.
+    """
+
     exit_code: int | None = None
+    """The exit code of the command."""
+
     paths: tuple[str, ...] = ()
+    """The datasets that the command named."""
+
     options: dict[str, Any] = {}
+    """The options of the command."""
+
     defaults: dict[str, Any] = {}
+    """Settings from the project's configuration."""
+
     versions: dict[str, str] = {}
+    """The versions of agentv and Python."""
+
     datasets: tuple[DatasetEntry, ...] = ()
+    """The datasets."""
+
     targets: tuple[TargetEntry, ...] = ()
+    """The targets."""
+
     judges: tuple[TargetEntry, ...] = ()
+    """The targets that evaluators call."""
+
     fingerprints: dict[str, str] = {}
+    """The fingerprints of the evaluators, by name."""
+
     seed: int | None = None
+    """The random seed of the selection."""
+
     draw: CaseDraw | None = None
+    """The cases of `--cases-budget`."""
+
     git_commit: str | None = None
+    """The commit of the project."""
+
     git_branch: str | None = None
+    """Its branch."""
+
     counts: Counts | None = None
+    """The number of cases and jobs."""
+
     unrecorded_cost_usd: float = 0.0
+    """The cost of jobs without a record, because the run stopped before they were finished."""
+
     stored_cost_usd: float = 0.0
+    """The part of `unrecorded_cost_usd` for stored answers. A resume scores them, and it is then part of their records.
+    """
+
     spans: SpanCounts | None = None
+    """What targets with `traces` sent."""
+
     digests: dict[str, str] = {}
+    """Hashes of the run's other files, written when it ends or stops."""
+
     lost: tuple[str, ...] = ()
+    """The fields that `agentv runs repair` could not restore."""
+
     checksum: str = ""
+    """A hash of all other fields."""
 
 
 class TrialsSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Pass rates over `k` trials, averaged over the `n` cases (times prompts) with at least `k` scored trials.
-
-    `pass_at_k` is the probability that at least one of k trials passes, `pass_hat_k` that all of them do. Both are
-    unbiased for cases with more than `k` trials.
-    """
+    """Pass rates over several trials of each case. Both are unbiased for cases with more than `k` trials."""
 
     k: int
+    """The number of trials."""
+
     n: int
+    """Cases, times prompts, with at least `k` scored trials."""
+
     pass_at_k: float
+    """The probability that at least one of `k` trials passes."""
+
     pass_at_k_ci95: Interval | None = None
     pass_hat_k: float
+    """The probability that all `k` trials pass."""
+
     pass_hat_k_ci95: Interval | None = None
 
 
 class VarianceSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The variance of scores by source; a source that cannot be estimated is null.
-
-    `case` is the variance between the true means of cases, `trial` that between trials of one case, including the
-    judge's. They come from `cases` cases (times prompts) with `trials` trials each, a harmonic mean. `judge` is the
-    variance of a score between calls of the judge on the same answer, from `answers` answers with `votes` votes each.
-    """
+    """The variance of scores by source; a source that cannot be estimated is null."""
 
     case: float | None = None
+    """Between the true means of cases."""
+
     trial: float | None = None
+    """Between trials of one case, the judge's variance included."""
+
     judge: float | None = None
+    """Between calls of the judge on the same answer."""
+
     cases: int = 0
+    """Cases, times prompts, behind `case` and `trial`."""
+
     trials: float = 1.0
+    """Trials of each of them, a harmonic mean."""
+
     answers: int = 0
+    """Answers behind `judge`."""
+
     votes: float = 1.0
+    """Votes on each of them."""
 
 
 class EarlyStop(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `--stop-when` or `--until` for one target. After an early stop its interval is valid at any time.
-
-    `measure` was monitored until it was known to be above or below `value`, which is the `answer` (null: undecided).
-    With `--until`, the answer is `narrow`: `ci95` is at most ± `value`, and there is no `e_value`.
-    `estimate` and `ci95` describe the measure, over `n` scores in `units` independent groups. `e_value` is the evidence
-    against `value`; 20 is comparable to p = 0.05. `not_needed` is the number of jobs that were saved. If there were
-    any, the mean of the target is `biased` away from `value`, because the run stopped when it was far from it.
-
-    `population` is the number of groups in the run that the drawn ones are a part of: the answer and the interval are
-    about all of them. If it is null, they are about the population that the cases of the run are a sample of.
-    """
+    """The result of `--stop-when` or `--until` for one target. The interval of an early stop is valid at any time."""
 
     rule: str
+    """The rule as it was given."""
+
     measure: Literal["mean", "pass_rate", "difference"]
+    """What was monitored until it was known to be above or below `value`."""
+
     value: float
+    """The limit; with `--until`, the half width of the interval."""
+
     answer: Literal["above", "below", "narrow"] | None
+    """Whether the measure is above or below the limit, or its interval `narrow` enough; null if undecided."""
+
     n: int
+    """The number of scores."""
+
     units: int
+    """The number of independent groups of scores."""
+
     population: int | None = None
+    """The number of groups in the run that the drawn ones are a part of: answer and interval are about all of them. If
+    null, they are about the population that the cases of the run are a sample of.
+    """
+
     estimate: float | None
+    """The value of the measure."""
+
     ci95: Interval
+    """Its interval."""
+
     e_value: float | None = None
+    """The evidence against `value`: 20 is comparable to p = 0.05. None with `--until`."""
+
     not_needed: int = 0
+    """The number of jobs that were saved."""
+
     biased: bool = False
+    """Whether the mean of the target is biased away from `value`, because the run stopped when it was far from it."""

@@ -48,11 +48,22 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid
     """One call of a tool: its name, input and output."""
 
     tool: str
+    """Name of the tool."""
+
     input: Any = None
+    """Arguments."""
+
     output: Any = None
+    """Result."""
+
     id: str | None = None
+    """Id of the call."""
+
     timestamp: str | None = None
+    """Time of the call."""
+
     duration_ms: float | None = None
+    """Duration of the call."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

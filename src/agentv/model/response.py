@@ -45,26 +45,37 @@ class Request(Protocol):
     `messages` are chat messages with files inlined and images as data URIs; `prompt` is the same as one text.
     `prompt_with_references` names files instead of including them, for agents that open files themselves. Guidelines
     come first in all three. `files` are the paths of file parts, without guidelines. `workspace` is the folder to work
-    in, if any; `open_log` opens a log, if logs are kept. In a conversation, `turn` counts the responses before this
-    call and `user_turn` the user's messages. `repeat` numbers otherwise identical calls.
-    `opens_job` if its job has made no call yet, so that the job can be dropped when the run stops. While `hold` is
-    closed, such a call waits. `ticket` is its state at the endpoint's limit, once it has waited or failed. `trace` is
-    that of the call, for targets with `traces`.
+    in, if any.
     """
 
     case: EvalCase
     prompt_id: str | None
     turn: int
+    """In a conversation, the number of responses before this call."""
+
     user_turn: int
+    """In a conversation, the number of the user's messages before this call."""
+
     repeat: int
+    """Numbers otherwise identical calls."""
+
     trial: int
     attempt: int
     timeout_s: float
     opens_job: bool
+    """Whether its job has made no call yet, so that the job can be dropped when the run stops."""
+
     ticket: Any
+    """Its state at the endpoint's limit, once it has waited or failed."""
+
     hold: Hold | None
+    """While it is closed, a call that opens its job waits."""
+
     open_log: OpenLog | None
+    """Opens a log, if logs are kept."""
+
     trace: CallTrace | None
+    """The trace of the call, for targets with `traces`."""
 
     @property
     def messages(self) -> tuple[Message, ...]: ...
@@ -92,15 +103,7 @@ class Request(Protocol):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A target's response: messages with their tool calls, and usage, cost and duration as far as they are known.
-
-    `stop_reason` is `stop`, `tool_calls`, `length`, or a value specific to the API. `logprobs` are the token log
-    probabilities as the API returned them. `wait_s` is how long the endpoint cannot take another such call. A `cached`
-    response comes from an earlier run and keeps the cost and duration of that run. `estimated_usd` is the part of the
-    cost that is estimated, for failed calls before it. `tool_errors` counts failed tool calls. `answered_by` is the
-    fallback target that answered. `calls_unknown` if the target reports only text, which may have taken any number of
-    calls. `trace_id` is the trace whose spans describe the answer.
-    """
+    """A target's response: messages with their tool calls, and usage, cost and duration as far as they are known."""
 
     messages: tuple[Message, ...]
     usage: TokenUsage | None = None
@@ -109,14 +112,31 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     id: str | None = None
     model: str | None = None
     stop_reason: str | None = None
+    """`stop`, `tool_calls`, `length`, or a value specific to the API."""
+
     logprobs: Any = None
+    """Token log probabilities as the API returned them."""
+
     wait_s: float | None = None
+    """How long the endpoint cannot take another such call."""
+
     tool_errors: int = 0
+    """The number of failed tool calls."""
+
     answered_by: str | None = None
+    """The fallback target that answered."""
+
     calls_unknown: bool = False
+    """Whether the target reports only text, which may have taken any number of calls."""
+
     cached: bool = False
+    """Whether it comes from an earlier run. It keeps the cost and duration of that run."""
+
     estimated_usd: float = 0.0
+    """The part of the cost that is estimated, for failed calls before it."""
+
     trace_id: str | None = None
+    """The trace whose spans describe the answer."""
 
     @property
     def text(self) -> str:
@@ -148,20 +168,28 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class TargetFailure(Exception):
     """A failed call to a target. Its class decides whether to retry; it is never a score.
 
-    A reply that cannot be used may have been paid for: `usage` and `cost_usd` are what it used, also in earlier
-    attempts. `is_billed` if a reply arrived whose cost is unknown; `estimated_usd` is the part of the cost that is
-    estimated for such replies. `is_unreachable` if no server is at the address; `is_page` if something other than the
-    API replied, such as a proxy with a page or an empty body.
+    A reply that cannot be used may have been paid for.
     """
 
     duration_ms: float | None = None
     usage: TokenUsage | None = None
+    """Tokens of replies that cannot be used, also in earlier attempts."""
+
     cost_usd: float | None = None
+    """The cost of these replies."""
+
     model: str | None = None
     is_billed: bool = False
+    """Whether a reply arrived whose cost is unknown."""
+
     estimated_usd: float = 0.0
+    """The part of the cost that is estimated for such replies."""
+
     is_unreachable: bool = False
+    """Whether no server is at the address."""
+
     is_page: bool = False
+    """Whether something other than the API replied, such as a proxy with a page or an empty body."""
 
     def __init__(
         self,

@@ -86,23 +86,36 @@ class TraceSummary(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Tokens, cost and time of a job, as far as they are known. `tool_durations` are milliseconds, by tool.
-
-    `stop_reason` is set if the answer did not end normally, such as `length` for one that was cut off. `logprobs` are
-    those of the API, for targets that request them. `answered_by` is the fallback target that answered, if one did.
-    `estimated_cost_usd` is the part of the cost that is estimated, for replies that were cut off: they are paid for,
-    but their tokens are unknown. `trace_id` is the trace whose spans describe the answer, for targets with `traces`.
-    """
+    """Tokens, cost and time of a job, as far as they are known."""
 
     token_usage: TokenUsage | None = None
+    """The tokens of all calls."""
+
     cost_usd: float | None = None
+    """The cost of all calls."""
+
     duration_ms: float | None = None
+    """The time that the answer took."""
+
     tool_durations: dict[str, list[float]] = {}
+    """Milliseconds by tool."""
+
     stop_reason: str | None = None
+    """Why the answer ended, if not normally: `length` if it was cut off."""
+
     logprobs: Any = None
+    """Token log probabilities as the API returned them, for targets that request them."""
+
     answered_by: str | None = None
+    """The fallback target that answered."""
+
     estimated_cost_usd: float | None = None
+    """The part of the cost that is estimated, for replies that were cut off: they are paid for, but their tokens are
+    unknown.
+    """
+
     trace_id: str | None = None
+    """The trace whose spans describe the answer, for targets with `traces`."""
 
     @property
     def is_cut_off(self) -> bool:
@@ -151,48 +164,112 @@ class EvaluatorResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """The record of one job. `score` and `verdict` are always written, and null unless the status is ok.
-
-    `warnings` are problems that affect neither the answer nor its score, such as a failed teardown. `probability` is
-    that with which the case was drawn for a run with `--cases-budget`; means weight the case by its inverse.
-    """
+    """The record of one job. `score` and `verdict` are always written, and null unless the status is ok."""
 
     schema_version: int = msgspec.field(default_factory=written_version)
+    """The version of this format."""
+
     timestamp: str
+    """When the job ended, in UTC."""
+
     run_id: str
+    """The id of the run."""
+
     eval_id: str
+    """The id of the case."""
+
     dataset: str
+    """The name of the dataset."""
+
     dataset_path: str
+    """The file of the dataset."""
+
     conversation_id: str | None = None
+    """The conversation of the case."""
+
     cluster: str | None = None
+    """The cluster of the case."""
+
     target: str
+    """The target that answered."""
+
     prompt: str | None = None
+    """The id of the prompt, if cases run with several."""
+
     trial: int
+    """The number of the trial, from 1."""
+
     status: Status
+    """`ok`, `unscored` or `error`."""
+
     score: Share | None
+    """The weighted mean of the evaluators' scores."""
+
     verdict: Verdict | None
+    """`pass`, `borderline` or `fail`."""
+
     partial_score: Share | None = None
+    """The score of the evaluators that worked, if another one failed."""
+
     hits: tuple[str, ...] = ()
+    """What the evaluators found good."""
+
     misses: tuple[str, ...] = ()
+    """What they missed."""
+
     reasoning: str | None = None
+    """The reasons of judges."""
+
     candidate_answer: str | None = None
+    """The text that was scored."""
+
     raw_answer: str | None = None
     """The answer before the target's `transform`, if that changed it or failed."""
+
     output_messages: tuple[dict[str, Any], ...] = ()
+    """The messages of the answer, if it is more than one text."""
+
     evaluator_results: tuple[EvaluatorResult, ...] = ()
+    """The outcome of each evaluator."""
+
     error: ErrorInfo | None = None
+    """Why the job has no score."""
+
     warnings: tuple[str, ...] = ()
+    """Problems that affect neither the answer nor its score, such as a failed teardown."""
+
     trace_summary: TraceSummary | None = None
+    """The tool calls of the answer, counted."""
+
     execution_metrics: ExecutionMetrics | None = None
+    """Tokens, cost and time."""
+
     conversation: ConversationSummary | None = None
+    """The turns of a conversation, and how it ended."""
+
     file_changes: str | None = None
+    """The diff of the workspace."""
+
     attempts: int | None = None
+    """The number of calls to the target, retries included."""
+
     cached: bool = False
+    """Whether the answer comes from the cache."""
+
     carried_from: str | None = None
+    """The run that the record was carried over from."""
+
     fingerprint: str | None = None
+    """The fingerprint of the case."""
+
     probability: Probability | None = None
+    """The probability with which `--cases-budget` drew the case. Means weight the case by its inverse."""
+
     tags: tuple[str, ...] = ()
+    """The tags of the case."""
+
     metadata: dict[str, Any] = {}
+    """The metadata of the case."""
 
     @property
     def key(self) -> JobKey:

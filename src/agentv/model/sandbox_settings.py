@@ -22,7 +22,10 @@ class HostKey(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     variable: Text
+    """Variable with the key."""
+
     header: Text = "Authorization"
+    """Header that the key is sent in."""
 
     def value(self, key: str) -> str:
         """Return the value of the header."""
@@ -30,25 +33,33 @@ class HostKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How programs are isolated.
-
-    `engine`: `auto` is Landlock or bubblewrap, whichever works; `docker` and `podman` need an `image`. `hosts` are the
-    only hosts that a program can connect to; `keys` has the keys that are added to requests to some of them.
-    `readable` and `writable` are additional files and folders, relative to the project.
-    `memory_mb` limits the memory of all processes of a program, and `disk_mb` what it adds to its workspace and its
-    temporary folder.
-    """
+    """How programs are isolated. `docker` and `podman` need an `image`."""
 
     hints: ClassVar[dict[str, str]] = {"engine": f"One of {', '.join(ENGINES)}"}
 
     engine: Engine = "auto"
+    """`none`, `auto` (Landlock or bubblewrap), `landlock`, `bubblewrap`, `docker` or `podman`."""
+
     image: Text | None = None
+    """Image of the container."""
+
     hosts: tuple[Text, ...] = ()
+    """Hosts that programs may connect to: `name`, `name:port` or `http://name:port`."""
+
     keys: dict[str, HostKey] = {}
+    """Keys that a proxy adds to requests to some of the hosts."""
+
     readable: tuple[Text, ...] = ()
+    """Additional files and folders to read, relative to the project."""
+
     writable: tuple[Text, ...] = ()
+    """Additional folders to write to, relative to the project."""
+
     memory_mb: Megabytes = 8192
+    """Memory that all processes of a program may use together."""
+
     disk_mb: Megabytes = 2048
+    """Data that a program may add to its workspace and its temporary folder."""
 
     @classmethod
     def contradiction(cls, data: Mapping[str, Any]) -> str:

@@ -25,29 +25,33 @@ State = Literal["finished", "unfinished", "running", "foreign", "unreadable"]
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run. `done` of its `jobs` have a record; the figures come from its summary or, without one, its records.
-
-    `name` is the argument that commands accept as RUN; a folder's name may differ from its run id. `tags` name this run
-    in its project. `target_names` are known before there are figures. `problem` is why an unreadable run cannot be
-    read.
-    """
+    """One run. The figures come from its summary or, without one, its records."""
 
     run_id: str
     name: str = ""
+    """The argument that commands accept as RUN; a folder's name may differ from its run id."""
+
     path: str
     state: State
     started_at: str | None = None
     jobs: int | None = None
     done: int | None = None
+    """The number of its jobs with a record."""
+
     exit_code: int | None = None
     git_commit: str | None = None
     git_branch: str | None = None
     experiment: str | None = None
     tags: tuple[str, ...] = ()
+    """Names of this run in its project."""
+
     datasets: tuple[str, ...] = ()
     targets: dict[str, TargetSummary] = {}
     target_names: tuple[str, ...] = ()
+    """Known before there are figures."""
+
     problem: str = ""
+    """Why an unreadable run cannot be read."""
 
     @property
     def began(self) -> datetime | None:

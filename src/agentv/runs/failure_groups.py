@@ -34,23 +34,30 @@ Cause = tuple[Literal["error", "evaluator"], str]
 
 
 class FailureGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Results that failed in the same way.
-
-    `cause` is an error class or the name of the evaluator that cost the most; of an evaluator that errored, both. `tag`
-    is set if results with it fail more often than others: `tag_failures` of `tag_results`. `wording` is a typical
-    message; None if the messages differ. `tools` are the most frequent sequence of tool calls and its number of
-    results, if the answers have tool calls. `examples` are ids of cases.
-    """
+    """Results that failed in the same way."""
 
     kind: Literal["error", "evaluator"]
     cause: str
+    """An error class or the name of the evaluator that cost the most; of an evaluator that errored, both."""
+
     count: int
     tag: str | None = None
+    """A tag whose results fail more often than others."""
+
     tag_failures: int | None = None
+    """The failures among `tag_results`."""
+
     tag_results: int | None = None
+    """The results with the tag."""
+
     wording: str | None = None
+    """A typical message; None if the messages differ."""
+
     tools: tuple[str, int] | None = None
+    """The most frequent sequence of tool calls and its number of results, if the answers have tool calls."""
+
     examples: tuple[str, ...] = ()
+    """Ids of cases."""
 
 
 class FailureGroups(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,15 +28,12 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a run. `waits_s` is how long an endpoint without calls waits for its next.
-
-    `down` is an endpoint that has not answered for `down_s`, never if `unreached`. `text` is what else the run awaits.
-    `down_targets` are the targets that call it. `failing` are calls that wait for a retry, by reason.
-    `earlier` are the results from before the run was resumed, or carried over; rates leave them out.
-    """
+    """The progress of a run."""
 
     done: int
     earlier: int = 0
+    """Results from before the run was resumed, or carried over; rates leave them out."""
+
     total: int | None = None
     scored: int = 0
     passed: int = 0
@@ -44,12 +41,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     concurrency: int | None = None
     waits_s: float = 0.0
+    """How long an endpoint without calls waits for its next."""
+
     down: str | None = None
+    """An endpoint that does not answer."""
+
     down_s: float = 0.0
+    """How long it has not answered."""
+
     unreached: bool = False
+    """Whether it never answered."""
+
     text: str | None = None
+    """What else the run awaits."""
+
     failing: dict[str, int] = {}
+    """Calls that wait for a retry, by reason."""
+
     down_targets: tuple[str, ...] = ()
+    """The targets that call the endpoint in `down`."""
 
 
 class SummaryBuilder:

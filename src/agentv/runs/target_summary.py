@@ -39,44 +39,84 @@ class PartSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one target. Each of its `cases` has one or more `jobs`: prompts times trials.
+    """The results of one target. Means and the pass rate are over scored jobs.
 
-    `scored`, `errors`, `unscored` and `skipped` (never started) are jobs, and add up to `jobs`. Means and the pass rate
-    are over scored jobs. The intervals `_with_errors` also cover the jobs that errored: they count as 0 for the lower
-    bound and as 1 for the upper. `prompts` is set if cases run with several prompts. `minimum_detectable_difference`
-    is the smallest difference that a comparison with a second run on the scored cases shows with a probability of 80 %;
-    null if there are too few cases to show any. `truncated` counts the jobs whose answer ended at a token or turn
-    limit, `fallbacks` those that a fallback target answered. `suspicious` counts the errors that the answer may have
-    caused, by making the judge repeat a verdict; `suspicious_cases` are the first of them. `estimated_cost_usd` is the
-    part of `cost_usd` that is estimated, for replies that were cut off.
+    The intervals `_with_errors` also cover the jobs that errored: they count as 0 for the lower bound and as 1 for the
+    upper.
     """
 
     cases: int
+    """The number of cases."""
+
     jobs: int
+    """The number of jobs: cases times prompts times trials. `scored`, `errors`, `unscored` and `skipped` add up to it.
+    """
+
     scored: int
+    """Jobs with a score."""
+
     errors: int
+    """Jobs without a score, because they could not be answered or scored."""
+
     unscored: int
+    """Jobs that were answered and not scored."""
+
     skipped: int
+    """Jobs that never started."""
+
     truncated: int = 0
+    """Jobs whose answer ended at a token or turn limit."""
+
     fallbacks: int = 0
+    """Jobs that a fallback target answered."""
+
     suspicious: int = 0
+    """Errors that the answer may have caused, by making the judge repeat a verdict."""
+
     suspicious_cases: tuple[str, ...] = ()
+    """The first of these cases."""
+
     mean: float | None = None
+    """The mean score."""
+
     ci95: Interval | None = None
     ci95_with_errors: Interval | None = None
     pass_rate: float | None = None
+    """The fraction of scored jobs that passed."""
+
     pass_rate_ci95: Interval | None = None
     pass_rate_ci95_with_errors: Interval | None = None
     cost_usd: float | None = None
+    """The cost of the target's calls."""
+
     estimated_cost_usd: float | None = None
+    """The part of `cost_usd` that is estimated, for replies that were cut off."""
+
     judge_cost_usd: float | None = None
+    """The cost of the judges' calls."""
+
     duration_ms: float | None = None
+    """The time of all jobs, added up."""
+
     evaluators: dict[str, PartSummary] = {}
+    """The scores of each evaluator."""
+
     prompts: dict[str, PartSummary] = {}
+    """The scores of each prompt, if cases run with several."""
+
     trials: tuple[TrialsSummary, ...] = ()
+    """Pass rates over several trials."""
+
     variance: VarianceSummary | None = None
+    """The variance of scores by source."""
+
     minimum_detectable_difference: float | None = None
+    """The smallest difference that a comparison with a second run on the scored cases shows with a probability of 80 %;
+    null if there are too few cases to show any.
+    """
+
     early_stop: EarlyStop | None = None
+    """The result of `--stop-when` or `--until`."""
 
 
 class CaseNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,25 +139,34 @@ class CaseNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TargetDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Details of a target that are not in `summary.json`; the counts are denominators of figures there.
-
-    `case_mean` is the mean of the case means, as in comparisons. It is set if it differs from the mean of the jobs,
-    because some cases have more scored trials than others. `priced`, `judge_priced` and `timed` are the numbers of jobs
-    with known cost, judge cost and time. `bins` counts scores by tenths. `errors` has the first error of each class.
-    `recurring` counts the errors of evaluators that called no judge: they fail in the same way again.
-    """
+    """Details of a target that are not in `summary.json`; the counts are denominators of figures there."""
 
     passed: int
     case_mean: float | None
+    """The mean of the case means, as in comparisons. Set if it differs from the mean of the jobs, because some cases
+    have more scored trials than others.
+    """
+
     priced: int
+    """Jobs with a known cost."""
+
     judge_priced: int
+    """Jobs with a known cost of judges."""
+
     timed: int
+    """Jobs with a known time."""
+
     error_classes: dict[str, int]
     bins: tuple[int, ...]
+    """The number of scores by tenths."""
+
     worst: tuple[CaseNote, ...]
     slowest: tuple[CaseNote, ...]
     errors: dict[str, CaseNote]
+    """The first error of each class."""
+
     recurring: int = 0
+    """Errors of evaluators that called no judge: they fail in the same way again."""
 
 
 class TargetFigures:

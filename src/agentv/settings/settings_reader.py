@@ -237,14 +237,35 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """Defaults for runs, used if the command, the dataset and the target do not set a value."""
 
     target: str | None = None
+    """Target to evaluate."""
+
     workers: Annotated[int, Meta(ge=1)] | None = None
+    """Maximum concurrent calls."""
+
     trials: Annotated[int, Meta(ge=1, le=MOST_TRIALS)] | None = None
+    """Number of times to run each case."""
+
     timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
+    """Time limit for one answer."""
+
     max_retries: Annotated[int, Meta(ge=0)] | None = None
+    """Maximum retries of a failed call."""
+
     verdicts: Verdicts | None = None
+    """Scores required for a verdict."""
+
     sandbox: Sandboxed | None = None
+    """Sandbox of all programs: an engine such as `auto`, or an object."""
+
     pass_env: tuple[str, ...] | None = None
+    """Your variables that all programs of a run get, in addition to [the usual
+    ones](../how-to/own-code.md#variables-of-programs).
+    """
+
     judge_must_agree: Annotated[float, Meta(ge=-1, le=1)] | None = None
+    """Lower bound of Cohen's κ between judge and labels that makes the judge calibrated in `agentv compare` ([default:
+    0.6](../how-to/calibrate-a-judge.md#compare-runs-that-a-judge-scored)).
+    """
 
 
 _OTHER_CONFIG = frozenset(("providers", "defaults", "max_concurrency"))
@@ -255,9 +276,18 @@ class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema":
     """The configuration file of a project. `guideline_patterns` are globs for paths relative to the project root."""
 
     schema: str | None = None
+    """For editors; no effect."""
+
     version: str | int | float | None = None
+    """For your information; no effect."""
+
     guideline_patterns: tuple[str, ...] = ()
+    """Globs over paths relative to the project root; matching files are
+    [guidelines](../how-to/files.md#mark-files-as-guidelines).
+    """
+
     execution: RunDefaults = RunDefaults()
+    """Defaults for settings that commands, datasets and targets do not define."""
 
 
 def as_config(data: Any, path: str) -> Any:

@@ -32,13 +32,7 @@ Answer = Literal["better", "worse", "cannot tell"]
 
 
 class Paired(NamedTuple):
-    """The second side against the first, over the same cases. `test` is the source of the p-value.
-
-    `differing` is the number of clusters with a difference, `improved` of those with a gain. `unseen_losses` is the
-    largest plausible fraction of cases with a loss as large as none that was seen. `minimum_detectable_difference` is
-    shown with 80 % power with this number of cases; None if even a difference of 1 would not be. `resamples` is the
-    number of sign flips, drawn with `seed`, or all of them if `exact`. `variance_slope` is that of `Estimate`.
-    """
+    """The second side against the first, over the same cases."""
 
     n: int
     clusters: int
@@ -49,15 +43,32 @@ class Paired(NamedTuple):
     ci95: Interval | None
     p_value: float | None
     test: Test
+    """The source of the p-value."""
+
     differing: int
+    """Clusters with a difference."""
+
     improved: int
+    """Clusters with a gain."""
+
     unseen_losses: float
+    """The largest plausible fraction of cases with a loss as large as none that was seen."""
+
     minimum_detectable_difference: float | None
+    """Shown with 80 % power with this number of cases; None if even a difference of 1 would not be."""
+
     correlation: float | None
     resamples: int | None
+    """The number of sign flips."""
+
     exact: bool
+    """Whether these are all of them."""
+
     seed: int
+    """The seed with which they were drawn."""
+
     variance_slope: float | None = None
+    """That of `Estimate`."""
 
     @property
     def answer(self) -> Answer:

@@ -43,22 +43,28 @@ class NonInferiority(NamedTuple):
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """How much the difference of a case between two runs varies.
-
-    `variance` was measured in runs that differ by `difference`, with clusters that multiply the variance of the mean by
-    `design_effect` and have `cluster_size` cases on average. `step` is the smallest change of a case: 1 for scores of 0
-    and 1, and 0 if every case may change by any amount. `loss` is the size of losses that are too rare to appear but
-    possible, see `rare_bound`; 0 for scores of 0 and 1 without clusters, whose test accounts for them. `correlation` is
-    that of a case's scores in the two runs.
-    """
+    """How much the difference of a case between two runs varies."""
 
     variance: float
+    """The variance of the differences, measured in runs that differ by `difference`."""
+
     step: float = 0.0
+    """The smallest change of a case: 1 for scores of 0 and 1, and 0 if every case may change by any amount."""
+
     difference: float = 0.0
     design_effect: float = 1.0
+    """The factor by which clusters multiply the variance of the mean."""
+
     cluster_size: float = 1.0
+    """Cases in a cluster, on average."""
+
     loss: float = 0.0
+    """The size of losses that are too rare to appear but possible, see `rare_bound`; 0 for scores of 0 and 1 without
+    clusters, whose test accounts for them.
+    """
+
     correlation: float = CORRELATION
+    """That of a case's scores in the two runs."""
 
     def variance_at(self, difference: float) -> float:
         """Return the variance of a case's difference if the means differ by this much.

@@ -194,12 +194,8 @@ class Healthcheck(msgspec.Struct, frozen=True, kw_only=True):
 class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     """A shell command that is run for each case.
 
-    `files_format` is the format of each file in `{FILES}`, with `{path}` and `{basename}`. `env` sets environment
-    variables for the command; `pass_env` lists inherited variables to pass on although they look like secrets. `cwd`
-    is relative to the dataset's folder, which is also the default. `sandbox` isolates the command: it may write to its
-    workspace only. With `chat_format: json`, the prompt is the JSON list of the messages. With `plain_output`, JSON
-    that the command prints is the text of the answer, whatever its keys. With `traces`, the spans that the command
-    exports become the messages and tool calls of its answers; see `trace_wait`.
+    With `sandbox`, it may write to its workspace only. With `traces`, the spans that it exports become the messages and
+    tool calls of its answers.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -213,19 +209,47 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
     optional_variables: ClassVar[tuple[str, ...]] = ("cwd",)
     is_command: ClassVar[bool] = True
 
+    cwd: str | None = None
+    """Working directory, relative to the dataset's folder (default: that folder)."""
+
     command_template: str
+    """Command, with [placeholders](#placeholders)."""
+
     files_format: str = "{path}"
+    """Format of each file in `{FILES}`: `{path}`, `{basename}`."""
+
     chat_format: ChatFormat = "text"
+    """Form of a prompt with several messages: `text` with a heading for each, or `json`, the list of all messages."""
+
     plain_output: bool = False
+    """JSON that the command prints is the text of the answer, whatever its keys."""
+
     env: dict[str, str] = {}
+    """Environment variables to set."""
+
     pass_env: tuple[str, ...] = ()
+    """Your variables to pass on, in addition to the usual ones."""
+
     healthcheck: Healthcheck | None = None
+    """Check before the first case."""
+
     provider_batching: bool = False
+    """One call for many cases."""
+
     keep_temp_files: bool = False
+    """Keep the files of prompts and answers."""
+
     verbose: bool = False
+    """Log the command."""
+
     sandbox: Sandboxed | None = None
+    """Sandbox of the program: an engine such as `auto`, or an object."""
+
     traces: bool = False
+    """Receive the spans of the agent, and use its [tool calls](../how-to/traces.md)."""
+
     trace_wait: NonNegative = COMMAND_TRACE_WAIT_S
+    """Seconds to wait for the spans of a call."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterator[NamedUse]:

@@ -160,12 +160,25 @@ class Http(Target, frozen=True, kw_only=True):
     is_api: ClassVar[bool] = True
 
     url: str
+    """URL, as a template."""
+
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    """HTTP method."""
+
     headers: dict[str, str] = {}
+    """Headers of every call."""
+
     body: str | dict[str, Any] | list[Any] | None = None
+    """Request body, as a template."""
+
     response_path: str | None = None
+    """Path of the answer in the JSON response (default: the whole body)."""
+
     traces: bool = False
+    """Receive the spans of the agent, and use its [tool calls](../how-to/traces.md)."""
+
     trace_wait: NonNegative = TRACE_WAIT_S
+    """Seconds to wait for the spans of a call."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:

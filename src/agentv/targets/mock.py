@@ -28,12 +28,23 @@ class Mock(Target, frozen=True, kw_only=True):
     """
 
     response: Texts | None = None
+    """Answer to every input."""
+
     responses: dict[str, Texts] = {}
+    """Answers by globs of case ids."""
+
     # A list, not a tuple of two: msgspec 0.22 crashes on a fixed tuple in a union with a bounded number.
     delay_ms: NonNegative | list[NonNegative] = 0.0
+    """Delay of an answer: a number, or minimum and maximum."""
+
     fault_rate: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Fraction of calls that fail."""
+
     tool_calls: tuple[ToolCall, ...] = ()
+    """Tool calls of each answer."""
+
     token_usage: TokenUsage | None = None
+    """Token usage of each answer."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003

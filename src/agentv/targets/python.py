@@ -30,8 +30,13 @@ class PythonTarget(Target, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {**COMMON_ALIASES, "callable": "function"}
 
     function: str
+    """`file.py:name` next to the targets file, or `module:name`."""
+
     chat_format: ChatFormat = "text"
+    """Form of a prompt with several messages: `text` with a heading for each, or `json`, the list of all messages."""
+
     config: dict[str, Any] | None = None
+    """Data that the function or class receives in its `options`, as `{"config": …}`."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:

@@ -68,12 +68,7 @@ class PriceKey(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of all providers. `agentv.settings.settings_reader` explains `aliases`, `unsupported` and `ignored`.
-
-    `cache` decides whether `agentv eval --cache` stores its responses; by default only those of model APIs and `http`.
-    `use_target` names another target of the file, whose settings are used for all that this entry does not set; loaded
-    settings never have it. `fallback_targets` answer, in order, when all attempts of a call have failed.
-    """
+    """Settings of all providers. `agentv.settings.settings_reader` explains `aliases`, `unsupported` and `ignored`."""
 
     aliases: ClassVar[dict[str, str]] = COMMON_ALIASES
     unsupported: ClassVar[dict[str, str]] = OTHER_TOOLS
@@ -101,20 +96,49 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a call runs a command of the settings."""
 
     name: str
+    """Name in files and on the command line; unique in its file."""
+
     provider: str
+    """One of [these](#providers), or `file.py:Class`."""
+
     use_target: str | None = None
+    """Another target of the file, whose settings apply unless they are set here; replaces `provider`."""
+
     fallback_targets: tuple[str, ...] = ()
+    """Targets that answer, in order, when all attempts of a call have failed."""
+
     judge_target: str | None = None
+    """Judge for its answers."""
+
     workers: Annotated[int, Meta(ge=1)] | None = None
+    """Maximum concurrent calls (default: [adaptive](../how-to/retry-and-resume.md#rate-limits-and-concurrency))."""
+
     timeout_seconds: Positive | None = None
+    """Time limit for one attempt: 300 for models and HTTP, 1,800 for agents, commands and functions."""
+
     transform: Transform | tuple[Transform, ...] | None = None
+    """Cleaning steps for every answer before it is scored."""
+
     prices: Prices | None = None
+    """[prices](#prices) of a model without a list price, for costs and budgets."""
+
     cache: bool | None = None
+    """Cache its responses with [`--cache`](../how-to/cache.md) (default: for model APIs and `http`)."""
+
     max_retries: Count | None = None
+    """Maximum retries of a failed call (default: 3)."""
+
     retry_initial_delay_ms: Count = 1000
+    """Maximum delay before the first retry."""
+
     retry_max_delay_ms: Count = 60000
+    """Maximum delay before any retry."""
+
     retry_backoff_factor: Positive = 2.0
+    """Growth factor of the delay."""
+
     retry_status_codes: tuple[int, ...] = (408, 429, 500, 502, 503, 504)
+    """HTTP status codes to retry; overloads count as 503 whatever their status."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003
@@ -234,16 +258,40 @@ class ModelApi(Target, frozen=True, kw_only=True):
     """Whether a response can be requested as JSON without a schema."""
 
     model: str | None = None
+    """Name of the model."""
+
     system_prompt: str | None = None
+    """System message before every conversation."""
+
     temperature: NonNegative | None = None
+    """Sampling temperature."""
+
     max_output_tokens: Count | None = None
+    """Maximum tokens of a response, including reasoning."""
+
     seed: int | None = None
+    """Sampling seed, if the API has one."""
+
     tools: tuple[dict[str, Any] | str, ...] = ()
+    """[tools that agentv runs](../how-to/tools.md): `file.py:name`, or objects with `function`, `command`, `mcp` or
+    `recorded`; and functions in the format of OpenAI or Anthropic, or built-in tools of the API, which are passed
+    through.
+    """
+
     max_turns: Annotated[int, Meta(ge=1)] | None = None
+    """Maximum number of calls of the model for one answer (default: 20)."""
+
     response_format: dict[str, Any] | str | None = None
+    """`json`, a JSON Schema, or OpenAI's object."""
+
     reasoning: dict[str, Any] | str | None = None
+    """Reasoning effort such as `low`, or the API's own object."""
+
     headers: dict[str, str] = {}
+    """Headers of every call."""
+
     extra_body: dict[str, Any] = {}
+    """Keys to add to the request; they take precedence."""
 
     @property
     def declared_tools(self) -> tuple[dict[str, Any], ...]:
@@ -306,7 +354,10 @@ class HostedApi(ModelApi, frozen=True, kw_only=True):
     """The variables with the vendor's key, which is sent to `vendor_url` only."""
 
     base_url: str | None = None
+    """Base URL; the key of the vendor's variable is not sent to another host."""
+
     api_key: str | None = None
+    """API key (default: the vendor's environment variable)."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:

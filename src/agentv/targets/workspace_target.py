@@ -23,7 +23,10 @@ class WorkspaceTarget(Target, frozen=True, kw_only=True):
     """
 
     cwd: str | None = None
+    """Working directory, relative to the targets file."""
+
     workspace_files: dict[str, str | None] = {}
+    """Files to add to the workspace of every job: paths in it, and what to copy there; `null` removes what is there."""
 
     def added_files(self, home: str) -> tuple[WorkspaceFile, ...]:
         """Return the files of `workspace_files`; sources are relative to the targets file."""

@@ -35,23 +35,35 @@ class CaseId(msgspec.Struct, frozen=True):
 
 
 class RunChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference between two runs, A and B. With `is_measure`, it makes their scores incomparable.
-
-    `name` is that of the target, dataset, evaluator or judge, `field` the setting that changed. A value that a run does
-    not have is null. `cases` of the `of` shared cases are affected; `example` is one of them. Long values have a
-    `diff`.
-    """
+    """One difference between two runs, A and B."""
 
     kind: ChangeKind
     name: str = ""
+    """The name of the target, dataset, evaluator or judge."""
+
     field: str = ""
+    """The setting that changed."""
+
     before: Any = None
+    """The value in A; None if it has none."""
+
     after: Any = None
+    """The value in B; None if it has none."""
+
     diff: str = ""
+    """For long values."""
+
     cases: int | None = None
+    """The number of shared cases that it affects."""
+
     of: int | None = None
+    """The number of shared cases."""
+
     example: str | None = None
+    """One of the affected cases."""
+
     is_measure: bool = False
+    """Whether it makes their scores incomparable."""
 
 
 class ValueChange(msgspec.Struct, frozen=True):

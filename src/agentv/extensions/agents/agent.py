@@ -120,18 +120,43 @@ class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
     skill_places: ClassVar[SkillPlaces] = SkillPlaces((), ())
 
     executable: str
+    """Program, on the PATH or as a path."""
+
     args: tuple[str, ...] = ()
+    """Additional arguments."""
+
     model: str | None = None
+    """Name of the model."""
+
     system_prompt: str | None = None
+    """System message before every conversation."""
+
     skills: tuple[str, ...] = ()
+    """Folders with a `SKILL.md` to install for the agent: see [does my skill help](../how-to/skills.md)."""
+
     hidden_skills: tuple[str, ...] = ()
+    """Names of skills that the agent must not see, except those in `skills`: a call fails if it would."""
+
     env: dict[str, str] = {}
+    """Environment variables to set."""
+
     pass_env: tuple[str, ...] = ()
+    """Your variables to pass on, in addition to the usual ones."""
+
     home_template: str | None = None
+    """Folder to copy into the agent's home for each case."""
+
     user_settings: bool = False
+    """Allow your own settings, memory and sessions."""
+
     log_dir: str | None = None
+    """Folder for event logs."""
+
     log_format: LogFormat | bool = "summary"
+    """Format of event logs: `summary`, `json` (or `raw`) for one line per event, `false` for none."""
+
     sandbox: Sandboxed | None = None
+    """Sandbox of the program: an engine such as `auto`, or an object."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterator[NamedUse]:

@@ -27,10 +27,19 @@ class CopilotLog(Target, frozen=True, kw_only=True):
     is_live: ClassVar[bool] = False
 
     session_dir: str | None = None
+    """Folder of a session."""
+
     session_id: str | None = None
+    """Id of a session."""
+
     session_state_dir: str = _SESSIONS
+    """Folder of all sessions."""
+
     discover: Literal["latest"] | None = None
+    """`latest`: the session that was changed last."""
+
     cwd: str | None = None
+    """With `discover`: the folder that the session worked in."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:

@@ -15,7 +15,7 @@ from agentv.targets.workspace_target import SkillPlaces
 
 
 class OpenCode(CodingAgent, frozen=True, kw_only=True):
-    """The opencode agent; `model` is `provider/model`."""
+    """The opencode agent."""
 
     secrets: ClassVar[tuple[str, ...]] = ("OPENCODE_API_KEY",)
     package: ClassVar[str] = "opencode-ai"
@@ -32,6 +32,9 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
     )
 
     executable: str = "opencode"
+
+    model: str | None = None
+    """`provider/model`."""
 
     @classmethod
     def keys_of(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -118,9 +121,16 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
 
     executable: str = "pi"
     pi_provider: str | None = None
+    """Model API to use."""
+
     api_key: str | None = None
+    """Key of the model API."""
+
     tools: str | tuple[str, ...] | None = None
+    """Tools to allow."""
+
     thinking: str | None = None
+    """Reasoning effort."""
 
     @classmethod
     def keys_of(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -45,8 +45,13 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
 
     executable: str = "claude"
     max_turns: Annotated[int, Meta(ge=1)] | None = None
+    """Maximum number of turns."""
+
     max_budget_usd: Positive | None = None
+    """Maximum cost of one call in USD."""
+
     model_reasoning_effort: str | None = None
+    """Reasoning effort."""
 
     def invocation(self, call: Call) -> Invocation:
         """Pass the prompt on stdin and grant all permissions, because no one can confirm them."""
@@ -125,6 +130,7 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
 
     executable: str = "codex"
     model_reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    """Reasoning effort."""
 
     def invocation(self, call: Call) -> Invocation:
         """Pass the prompt on stdin, without approvals and without Codex's sandbox, which fails in most containers."""

@@ -22,9 +22,16 @@ class JavaScriptTarget(Target, frozen=True, kw_only=True):
     responder: ClassVar[str] = "agentv.extensions.javascript.javascript_provider:ProviderResponder"
 
     file: str
+    """JavaScript or TypeScript file next to the targets file, which exports the class."""
+
     id: str | None = None
+    """Id that the class receives (default: `file`)."""
+
     config: dict[str, Any] = {}
+    """Data that the function or class receives in its `options`, as `{"config": …}`."""
+
     chat_format: ChatFormat = "text"
+    """Form of a prompt with several messages: `text` with a heading for each, or `json`, the list of all messages."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:

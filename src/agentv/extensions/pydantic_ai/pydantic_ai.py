@@ -143,7 +143,10 @@ class Bedrock(PydanticAi, frozen=True, kw_only=True):
     }
 
     region: str | None = None
+    """AWS region (default: `AWS_REGION`)."""
+
     profile: str | None = None
+    """Profile in the AWS configuration."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:

@@ -26,7 +26,10 @@ class SentenceTransformers(Target, frozen=True, kw_only=True):
     extra: ClassVar[str] = _EXTRA
 
     model: str
+    """Folder, or name of a model to download."""
+
     device: str | None = None
+    """Device for the model: `cpu`, `cuda`."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003

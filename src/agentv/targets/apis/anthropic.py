@@ -55,9 +55,16 @@ class Anthropic(HostedApi, frozen=True, kw_only=True):
     has_json_mode: ClassVar[bool] = False
 
     version: str | None = None
+    """Version of the API."""
+
     thinking_budget: Count | None = None
+    """Maximum reasoning tokens."""
+
     prompt_caching: bool | Literal["5m", "1h"] = False
+    """Cache tools and system prompt at the vendor: for five minutes, or for the given time."""
+
     batch: bool = False
+    """Send requests through the [batch API](../how-to/batch-mode.md): half the price, up to 24 hours."""
 
     @property
     def price_key(self) -> PriceKey | None:

@@ -35,6 +35,7 @@ class Gemini(HostedApi, frozen=True, kw_only=True):
 
     model: str | None = "gemini-2.5-flash"
     thinking_budget: Count | None = None
+    """Maximum reasoning tokens."""
 
     @classmethod
     def telemetry_name(cls, provider: str) -> str:  # noqa: ARG003

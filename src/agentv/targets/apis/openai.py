@@ -44,10 +44,19 @@ class OpenAI(HostedApi, frozen=True, kw_only=True):
     vendor_keys: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
 
     api: Literal["chat", "responses"] = "chat"
+    """Which of OpenAI's two APIs to use."""
+
     logprobs: Logprobs = None
+    """Store log probabilities of the tokens in the record; a number: of that many alternatives per token."""
+
     batch: bool = False
+    """Send requests through the [batch API](../how-to/batch-mode.md): half the price, up to 24 hours."""
+
     traces: bool = False
+    """Receive the spans of the agent, and use its [tool calls](../how-to/traces.md)."""
+
     trace_wait: NonNegative = TRACE_WAIT_S
+    """Seconds to wait for the spans of a call."""
 
     def complaints(self) -> list[str]:
         """Check the model and the address, and that calls in batches are not traced."""
@@ -120,9 +129,8 @@ _RESOURCE = re.compile(r"[\w-]+(?:\.[\w.-]+(?:[:/?]\S*)?)?")
 class Azure(ModelApi, frozen=True, kw_only=True):
     """Models deployed on Azure OpenAI.
 
-    `endpoint` is an address or a resource name; `model` is the deployment. If `version` is a date, calls go to the
-    older URL, which contains the deployment and `api-version`; otherwise to `/openai/v1`. The key defaults to
-    `AZURE_OPENAI_API_KEY`, then to `AZURE_OPENAI_AD_TOKEN`, a Microsoft Entra token; for Azure's own addresses only.
+    If `version` is a date, calls go to the older URL, which contains the deployment and `api-version`; otherwise to
+    `/openai/v1`. Keys from the environment are only sent to Azure's own addresses.
     """
 
     aliases: ClassVar[dict[str, str]] = {
@@ -137,11 +145,25 @@ class Azure(ModelApi, frozen=True, kw_only=True):
     }
     price_list_name: ClassVar[str | None] = "azure"
 
+    model: str | None = None
+    """Deployment."""
+
     endpoint: str | None = None
+    """URL, or the name of a resource."""
+
     api_key: str | None = None
+    """API key (default: `AZURE_OPENAI_API_KEY`, else `AZURE_OPENAI_AD_TOKEN`, an Entra token; for Azure's own addresses
+    only).
+    """
+
     version: str | None = None
+    """A date for the older API with `api-version`; `v1`, the default, for `/openai/v1`."""
+
     api: Literal["chat", "responses"] = "chat"
+    """Which of OpenAI's two APIs to use."""
+
     logprobs: Logprobs = None
+    """Store log probabilities of the tokens in the record; a number: of that many alternatives per token."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterator[NamedUse]:

@@ -342,8 +342,13 @@ class Replay(Target, frozen=True, kw_only=True, rename={"source": "from"}):
     is_live: ClassVar[bool] = False
 
     source: str
+    """Run folder, results file, or recording."""
+
     source_target: str | None = None
+    """Target or agent in it whose answers are used (default: the only one, or the one with this name)."""
+
     suite: str | None = None
+    """Dataset in the results whose answers are used (default: the one with the name of the evaluated dataset)."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003

@@ -40,8 +40,13 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     aliases: ClassVar[dict[str, str]] = {}
 
     query: dict[str, str] = {}
+    """Parameters that are added to the URL, as templates."""
+
     javascript: str = "output"
+    """Code that returns the answer for `output`, the text of a response."""
+
     chat_format: ChatFormat = "text"
+    """Form of a prompt with several messages: `text` with a heading for each, or `json`, the list of all messages."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
