@@ -122,6 +122,7 @@ def _dataset_definitions(parts: Schema) -> dict[str, Schema]:
     definitions |= _evaluator_definitions(list(kinds.values()), parts["dataset $defs"]["evaluator_entry"])
     # A value under an old name is only checked if there is none under the new name.
     keys, case = definitions["CaseKeys"], parts["case"]
+    case["properties"]["id"]["description"] = keys["properties"]["id"]["description"]
     definitions["CaseKeys"] = keys | {"properties": keys["properties"] | case["properties"], "allOf": case["allOf"]}
     shared: dict[str, Schema] = parts["dataset $defs"]
     names = _flat(_spellings(EVALUATORS, name) for name in kinds)
