@@ -29,16 +29,18 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgeEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """The evaluators of a comparison that call a judge, and what labels say about their verdicts.
-
-    `pairs` is the number of cases whose answers are labelled in both runs and decided the comparison (PPI++); 0 if the
-    judge's scores decided it.
-    """
+    """The evaluators of a comparison that call a judge, and what labels say about their verdicts."""
 
     judges: tuple[str, ...]
     required: float
+    """The lower bound of kappa that makes a judge calibrated."""
+
     agreement: Agreement = Agreement()
+    labelled: int = 0
+    """The number of cases whose answers are labelled in both runs."""
+
     pairs: int = 0
+    """The number of these cases if they decided the comparison (PPI++); 0 if the judge's scores decided it."""
 
     @property
     def is_calibrated(self) -> bool:
@@ -62,8 +64,8 @@ class JudgeLabels(Protocol):
         """Return how well the verdicts of these runs agree with the labels."""
         ...
 
-    def decide(self, joined: JoinedCases, paired: Paired) -> tuple[Paired, int] | None:
-        """Return the comparison by the cases whose answers are labelled in both runs, and their number; None if few."""
+    def decide(self, joined: JoinedCases, paired: Paired) -> tuple[Paired | None, int]:
+        """Return the comparison by the cases whose answers are labelled in both runs, None if few, and their number."""
         ...
 
 
@@ -82,10 +84,11 @@ def judge_evidence(runs: Sequence[RunScores], required: float | None) -> JudgeEv
 def decide_by_labels(joined: JoinedCases, paired: Paired, evidence: JudgeEvidence) -> tuple[Paired, JudgeEvidence]:
     """Return the comparison decided by labels of both runs, if there are enough of them."""
     service = _service() if evidence.agreement.labels else None
-    decided = None if service is None else service.decide(joined, paired)
-    if decided is None:
+    if service is None:
         return paired, evidence
-    return decided[0], msgspec.structs.replace(evidence, pairs=decided[1])
+    decided, labelled = service.decide(joined, paired)
+    pairs = 0 if decided is None else labelled
+    return decided or paired, msgspec.structs.replace(evidence, labelled=labelled, pairs=pairs)
 
 
 def _service() -> JudgeLabels | None:

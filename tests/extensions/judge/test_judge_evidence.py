@@ -155,6 +155,37 @@ def test_labels_of_both_runs_decide_despite_a_bias_of_the_judge(folder, command,
     assert (data["summary"]["test"], data["judge"]["pairs"]) == ("PPI++", 200)
 
 
+def test_too_few_labels_of_both_runs_are_named(folder, command):
+    write_labels(folder, *biased_runs(folder), rows=range(12))
+    _, ended = sentence_of(command)
+    text = (
+        "the labels of 12 cases in both runs are too few to decide. Run `agentv judge label b.jsonl --against a.jsonl`"
+    )
+    assert text in ended.stdout
+
+
+@pytest.mark.parametrize("losses", [1, 3, 7])
+def test_suggested_labels_decide_even_if_the_judge_saw_few_losses(folder, command, monkeypatch, losses):
+    """Each of its wins, ties and losses gets five labels, or as many as it has cases."""
+    first, second = (np.arange(120) < count for count in (60 + losses, 90))
+    second[:losses] = False
+    for name, truth in {"a": first, "b": second}.items():
+        write_run(folder, name, truth, truth)
+    folder.write("d.jsonl", [{"id": str(row), "expected_outcome": "x", "input": "q"} for row in range(120)])
+    monkeypatch.setattr("sys.stdin", io.StringIO("p\n" * 80))
+    assert command("judge", "label", "b.jsonl", "d.jsonl", "--against", "a.jsonl", "--count", "80").code == 0
+    data = json.loads(command("compare", "a.jsonl", "b.jsonl", "--json").stdout)
+    assert data["judge"]["pairs"] == 40, data["judge"]
+
+
+def test_labels_of_all_cases_without_a_difference_are_no_proof_of_none(folder, command):
+    truth = np.arange(60) < 40
+    write_labels(folder, *(write_run(folder, name, truth, truth) for name in "ab"), rows=range(60))
+    summary = json.loads(command("compare", "a.jsonl", "b.jsonl", "--json").stdout)["summary"]
+    assert (summary["test"], summary["mean_delta"]) == ("PPI++", 0.0)
+    assert summary["ci95"][0] < 0 < summary["ci95"][1]
+
+
 def test_several_runs_of_an_uncalibrated_judge_are_scored_higher(folder, command):
     biased_runs(folder)
     ended = command("compare", "a.jsonl", "b.jsonl", "b.jsonl")

@@ -102,17 +102,18 @@ def prediction_powered(strata: Sequence[Stratum], mean_score: float) -> Interval
     return IntervalEstimate(value, min(bounds[0], value), max(bounds[1], value), label_count(strata))
 
 
-def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
+def next_labels(strata: Sequence[Stratum], count: int, fewest: int = 2) -> list[int]:
     """Distribute `count` further labels over the strata so that they narrow the interval most.
 
-    Each label goes to the stratum where it reduces the variance most; strata with fewer than two labels come first.
+    Each label goes to the stratum where it reduces the variance most; strata with fewer than `fewest` come first.
     """
     total = sum(stratum.size for stratum in strata)
     have = [len(stratum.labelled) for stratum in strata]
     counts = [0] * len(strata)
     for _ in range(count):
         gains = [
-            _gain(stratum, total, n) if n < stratum.size else -1.0 for stratum, n in zip(strata, have, strict=True)
+            -1.0 if n == stratum.size else 1.0 + fewest - n if n < fewest else _gain(stratum, total, n)
+            for stratum, n in zip(strata, have, strict=True)
         ]
         best = max(range(len(strata)), key=gains.__getitem__, default=None)
         if best is None or gains[best] < 0:
@@ -124,8 +125,6 @@ def next_labels(strata: Sequence[Stratum], count: int) -> list[int]:
 
 def _gain(stratum: Stratum, total: int, n: int) -> float:
     """Estimate how much one more label reduces the variance."""
-    if n < 2:
-        return math.inf
     share = (sum(item.label for item in stratum.labelled) + 1) / (len(stratum.labelled) + 2)
     return (stratum.size / total) ** 2 * share * (1 - share) * (1 / n - 1 / (n + 1))
 

@@ -46,12 +46,13 @@ class ProjectLabels:
             return Agreement(labels=found.labelled)
         return Agreement(labels=found.labelled, kappa=found.kappa.value, kappa_ci95=found.kappa.ci95)
 
-    def decide(self, joined: JoinedCases, paired: Paired) -> tuple[Paired, int] | None:
-        """Return the comparison by labels of both runs with the judge's help, and their number; None if few."""
+    def decide(self, joined: JoinedCases, paired: Paired) -> tuple[Paired | None, int]:
+        """Return the comparison by labels of both runs with the judge's help, None if few, and their number."""
         pairs = self.pairs(joined)
+        if pairs is None:
+            return None, 0
         first, second = joined.scores
-        decided = None if pairs is None else compare_labelled(paired, second - first, pairs, joined.clusters)
-        return None if decided is None or pairs is None else (decided, len(pairs.rows))
+        return compare_labelled(paired, second - first, pairs, joined.clusters), len(pairs.rows)
 
     def pairs(self, joined: JoinedCases) -> LabelledPairs | None:
         """Return the labelled cases of both runs; None without any."""

@@ -1,5 +1,11 @@
 """Choose the cases whose answers in two runs help most to decide which run is better."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from agentv.comparison.joined_cases import JoinedCases
@@ -7,8 +13,12 @@ from agentv.comparison.scores import RunScores
 from agentv.engine.named_runs import existing_run
 from agentv.extensions.judge.corrected_rate import next_labels
 from agentv.extensions.judge.judge_labels import Name, ProjectLabels, results_of
+from agentv.extensions.judge.labelled_difference import FEWEST_IN_A_STRATUM
 from agentv.extensions.judge.labels import AnswerKey, Card, Labels, answer_key, cards, draw_order
 from agentv.stats.judge_calibration import Labelled, Stratum
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _KINDS = {-1: "loss", 0: "tie", 1: "win"}
 
@@ -41,17 +51,24 @@ def _suggested_cases(joined: JoinedCases, labels: Labels, count: int, seed: int)
     first, second = joined.scores
     signs = np.sign(np.round(second - first, 9)).astype(int)
     pairs = ProjectLabels(labels).pairs(joined)
-    known = {} if pairs is None else dict(zip(pairs.rows.tolist(), pairs.labels.tolist(), strict=True))
-    strata, rest = [], []
-    for kind, title in _KINDS.items():
-        rows = np.flatnonzero(signs == kind).tolist()
-        labelled = tuple(Labelled(bool(np.sign(known[row]) != kind), True, 0.0) for row in rows if row in known)
-        strata.append(Stratum(title, len(rows), labelled))
-        rest.append([joined.name(row) for row in rows if row not in known])
-    order = {name: draw_order(AnswerKey(str(name[0]), str(name[-1]), ""), seed) for names in rest for name in names}
-    names = [
-        name
-        for open_names, number in zip(rest, next_labels(strata, count), strict=True)
-        for name in sorted(open_names, key=order.__getitem__)[:number]
-    ]
-    return sorted(names, key=order.__getitem__)
+    labels_by_row = {} if pairs is None else dict(zip(pairs.rows.tolist(), pairs.labels.tolist(), strict=True))
+    keys = (AnswerKey(str(name[0]), str(name[-1]), "") for name in map(joined.name, range(len(signs))))
+    order = [draw_order(key, seed) for key in keys]
+    return [joined.name(row) for row in next_rows(signs, labels_by_row, order, count)]
+
+
+def next_rows(signs: NDArray[Any], labels: Mapping[int, float], order: Sequence[bytes], count: int) -> list[int]:
+    """Return the rows of the cases to label next, given the judge's wins and losses and the labels so far.
+
+    Every kind gets the labels without which it cannot be estimated.
+    """
+    kinds, strata = [np.flatnonzero(signs == kind).tolist() for kind in _KINDS], []
+    for (kind, title), rows in zip(_KINDS.items(), kinds, strict=True):
+        labelled = (Labelled(bool(np.sign(labels[row]) != kind), True, 0.0) for row in rows if row in labels)
+        strata.append(Stratum(title, len(rows), tuple(labelled)))
+    counts = next_labels(strata, count, FEWEST_IN_A_STRATUM)
+    chosen = (
+        sorted((row for row in rows if row not in labels), key=order.__getitem__)[:number]
+        for rows, number in zip(kinds, counts, strict=True)
+    )
+    return sorted(chain.from_iterable(chosen), key=order.__getitem__)

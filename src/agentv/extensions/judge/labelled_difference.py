@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 FEWEST_PAIRS = 30
 """The labelled pairs that the interval needs for 93 % coverage."""
 
-_FEWEST_IN_A_STRATUM = 5
+FEWEST_IN_A_STRATUM = 5
+"""The labels that each of the judge's wins, ties and losses needs, unless all of its cases are labelled."""
+
 _TIE = 1e-9
 
 
@@ -55,14 +57,16 @@ def compare_labelled(
         weight, count = len(stratum) / len(deltas), len(members)
         own = residuals[members]
         value += weight * float(own.mean())
+        if count == len(stratum):
+            continue  # The mean of these cases is known.
         spread = max(1.0, math.sqrt(1 / (count + 2) / max(float(own.var(ddof=1)), 1e-12)))
-        finite = math.sqrt(max(0.0, 1 - count / len(stratum)) * count / (count - 1))
+        finite = math.sqrt((1 - count / len(stratum)) * count / (count - 1))
         parts[members] = weight / count * finite * spread * (own - own.mean())
         if not own.var():  # equal labels do not prove that all others are equal
             parts[members] = weight / count * finite * math.sqrt(1 / (count + 2))
     sums = cluster_sums(parts, None if clusters is None else clusters[pairs.rows])
     variance = float(np.square(sums).sum()) + _variance_of_cases(deltas, pairs, strata, clusters)
-    error, degrees = math.sqrt(variance), len(sums) - len(strata)
+    error, degrees = math.sqrt(variance), max(1, len(sums) - len(strata))
     half = t_quantile(0.5 + CONFIDENCE / 2, degrees) * error
     changed = cluster_sums(np.abs(pairs.labels), None if clusters is None else clusters[pairs.rows])
     return paired._replace(
@@ -86,7 +90,7 @@ def _strata(deltas: NDArray[Any], pairs: LabelledPairs) -> list[tuple[NDArray[An
     signs = np.where(np.abs(deltas) < _TIE, 0, np.sign(deltas))
     kinds = [kind for kind in (-1, 0, 1) if (signs == kind).any()]
     strata = [(np.flatnonzero(signs == kind), np.flatnonzero(signs[pairs.rows] == kind)) for kind in kinds]
-    if all(len(members) >= _FEWEST_IN_A_STRATUM for _, members in strata):
+    if all(len(members) >= min(FEWEST_IN_A_STRATUM, len(stratum)) for stratum, members in strata):
         return strata
     return [(np.arange(len(deltas)), np.arange(len(pairs.rows)))] if pairs.is_random else None
 
@@ -108,12 +112,15 @@ def _variance_of_cases(
     strata: list[tuple[NDArray[Any], NDArray[Any]]],
     clusters: NDArray[Any] | None,
 ) -> float:
-    """Return the variance of the mean label difference of all cases, as a sample of possible cases."""
+    """Return the variance of the mean label difference of all cases, as a sample of possible cases.
+
+    Equal labels of all cases do not prove that other cases would have them too.
+    """
     moments = [
         [len(stratum) / len(deltas) * float((pairs.labels[members] ** k).mean()) for stratum, members in strata]
         for k in (1, 2)
     ]
-    variance = max(0.0, sum(moments[1]) - sum(moments[0]) ** 2) / len(deltas)
+    variance = max(1 / (len(deltas) + 2), sum(moments[1]) - sum(moments[0]) ** 2) / len(deltas)
     if clusters is None:
         return variance
     plain, clustered = (clustered_mean(deltas, names).standard_error for names in (None, clusters))

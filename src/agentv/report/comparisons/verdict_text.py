@@ -250,8 +250,11 @@ def judge_notes(found: Comparison | Matrix) -> Iterator[str]:
         bounds = interval(agreement.kappa_ci95)
         why = f"kappa is {number(agreement.kappa)} (95 % {bounds}, {plural(agreement.labels, 'label')}), and its lower "
         why += f"end must reach {required}"
-    run = shlex.quote(found.sides[-1].label)
-    yield f"The judge ({', '.join(found.judge.judges)}) is not calibrated: {why}. Run `agentv judge label {run}`"
+    command = f"agentv judge label {_run_name(found.sides[-1])}"
+    if found.judge.labelled:
+        why += f"; the labels of {plural(found.judge.labelled, 'case')} in both runs are too few to decide"
+        command += f" --against {_run_name(found.sides[0])}"
+    yield f"The judge ({', '.join(found.judge.judges)}) is not calibrated: {why}. Run `{command}`"
 
 
 def matrix_notes(matrix: Matrix) -> Iterator[str]:
