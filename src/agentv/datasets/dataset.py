@@ -11,8 +11,7 @@ import msgspec
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header, guideline_patterns, read_header
 from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
-from agentv.datasets.case.shorthand import AGENTMARK, MessageReader
-from agentv.datasets.case.suite_input import NO_INPUT
+from agentv.datasets.case.shorthand import AGENTMARK, NO_INPUT, MessageReader
 from agentv.datasets.files import FileError, FileFinder, check_not_linked_outside
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Source

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentv.datasets.case.evaluator_includes import with_includes, with_own_types
+from agentv.datasets.case.evaluator_entries import read_preprocessors, with_includes, with_own_types, with_preprocessors
 from agentv.datasets.case.keys import LIST_KEYS, ExecutionKeys, HeaderKeys, Memo
-from agentv.datasets.case.preprocessors import read_preprocessors, with_preprocessors
-from agentv.datasets.case.shorthand import MessageReader
-from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
+from agentv.datasets.case.shorthand import NO_INPUT, MessageReader, SuiteInput, read_suite_input
 from agentv.datasets.case.workspaces import read_workspace
 from agentv.datasets.files import FileFinder
 from agentv.errors import InvalidDatasetError, UsageError

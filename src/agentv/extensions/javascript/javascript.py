@@ -11,9 +11,8 @@ from agentv.evaluators.base import OTHER_TOOLS, Limit, Seconds, cut, find_path
 from agentv.evaluators.code.judge_host import host_of
 from agentv.evaluators.code.judge_io import Setup
 from agentv.evaluators.code.program import Program, SandboxedEvaluator, confinement_for, with_level
-from agentv.extensions.javascript.javascript_engine import score_of_value
+from agentv.extensions.javascript.javascript_engine import INSTALL, score_of_value
 from agentv.extensions.javascript.javascript_files import check_program
-from agentv.extensions.javascript.quickjs_engine import INSTALL
 from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
