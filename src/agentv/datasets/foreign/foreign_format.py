@@ -39,10 +39,9 @@ from agentv.model.values import to_json
 from agentv.support.lines import BATCH, open_for_writing
 from agentv.support.yaml.yaml_parser import Map
 
-_WRONG_TYPE = (AttributeError, TypeError, IndexError)
-"""What a mapper raises if a value has another type than the tool writes, such as a text instead of an object."""
+_NOT_AS_WRITTEN = (AttributeError, TypeError, LookupError)
+"""What a mapper raises if a value is missing, or has another type than the tool writes."""
 
-_UNEXPECTED = "A value has an unexpected type"
 _SCALARS = (str, int, float, bool)
 _RECORD_LISTS = (
     *("cases", "tests", "test_cases", "testcases", "evals", "eval_cases", "examples", "questions", "queries", "items"),
@@ -137,7 +136,7 @@ class ForeignFormat(DatasetFormat):
             return super().fit(head, path)
         try:
             return self.strength * self.fits(record_file(path))
-        except (*_WRONG_TYPE, KeyError):
+        except _NOT_AS_WRITTEN:
             return 0.0
 
     def open(self, source: Source) -> Document:
@@ -203,12 +202,8 @@ class ForeignFormat(DatasetFormat):
         hint = f"The file was read as {self.title}"
         try:
             yield from rows(record, mapped.lose)
-        except ValueError as error:
-            yield BadRow(str(error), hint=hint, row=_own_parts(record.data))
-        except KeyError as error:  # the first records have the field, this one does not
-            yield BadRow(f"Missing field '{error.args[0]}'", hint=hint, row=_own_parts(record.data))
-        except _WRONG_TYPE as error:
-            yield BadRow(f"{_UNEXPECTED}: {error}", hint=hint, row=_own_parts(record.data))
+        except (ValueError, *_NOT_AS_WRITTEN) as error:
+            yield BadRow(_problem(error), hint=hint, row=_own_parts(record.data))
 
     def _id(self, row: dict[str, Any], ids: ItemIds, mapped: MappedFile) -> str:
         """Return the id of a row: its own, or one computed from its content. A repeated one gets a suffix."""
@@ -231,12 +226,15 @@ def _expect_types(path: str, title: str) -> Iterator[None]:
     """Report missing fields, and values of other types than the tool writes, as errors of the file."""
     try:
         yield
-    except _WRONG_TYPE as error:
+    except _NOT_AS_WRITTEN as error:
         hint = f"The file was read as {title}"
-        raise DatasetParseError(f"Cannot read {path}", f"{_UNEXPECTED}: {error}", hint, path=path, line=1) from error
-    except KeyError as error:
-        what, hint = f"Missing field '{error.args[0]}'", f"The file was read as {title}"
-        raise DatasetParseError(f"Cannot read {path}", what, hint, path=path, line=1) from error
+        raise DatasetParseError(f"Cannot read {path}", _problem(error), hint, path=path, line=1) from error
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, KeyError):  # the first records have the field, this one does not
+        return f"Missing field '{error.args[0]}'"
+    return str(error) if isinstance(error, ValueError) else f"A value has an unexpected type: {error}"
 
 
 def write_records(records: Iterable[dict[str, Any]], path: str) -> None:
@@ -311,8 +309,7 @@ def sample_of(file: RecordFile) -> list[Any]:
 def objects(file: RecordFile) -> list[dict[str, Any]]:
     """Return the first records that are objects; empty if the file is one document."""
     sample = sample_of(file)
-    is_document = file.kind in ("yaml", "toml") or (file.kind == "json" and not file.is_array)
-    if is_document:
+    if file.is_document:
         return [item for item in sample[0] if isinstance(item, dict)] if sample and isinstance(sample[0], list) else []
     return [item for item in sample if isinstance(item, dict)]
 
@@ -353,8 +350,7 @@ def table_records(document: dict[str, Any]) -> list[dict[str, Any]]:
 def document_of(file: RecordFile) -> dict[str, Any]:
     """Return the document of a JSON, YAML or TOML file; empty if it is not an object."""
     sample = sample_of(file)
-    is_document = file.kind in ("yaml", "toml") or (file.kind == "json" and not file.is_array)
-    return sample[0] if is_document and sample and isinstance(sample[0], dict) else {}
+    return sample[0] if file.is_document and sample and isinstance(sample[0], dict) else {}
 
 
 def all_have(rows: list[dict[str, Any]], *keys: str) -> bool:

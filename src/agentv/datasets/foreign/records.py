@@ -126,7 +126,7 @@ class RecordFile:
     def sample(self) -> list[Any]:
         """Return the first records; of a document, the document. Empty if the file cannot be read."""
         try:
-            if self.kind in ("yaml", "toml") or (self.kind == "json" and not self.is_array):
+            if self.is_document:
                 return [self.document]
             return [record.data for record in islice(self.records(), SAMPLE)]
         except DatasetError:
@@ -144,6 +144,11 @@ class RecordFile:
             rows: Iterator[Record] = service("spreadsheets", self.path)(self.path, self.kind)
             return rows
         return items_of(self.document)
+
+    @property
+    def is_document(self) -> bool:
+        """Whether the file is one document, rather than a list of records."""
+        return self.kind in ("yaml", "toml") or (self.kind == "json" and not self.is_array)
 
     @cached_property
     def is_array(self) -> bool:
@@ -274,16 +279,12 @@ class RecordFile:
 def items_of(value: Any) -> Iterator[Record]:
     """Yield the items of a list with their lines, if they are known, or the value itself."""
     if not isinstance(value, list):
-        yield Record(_line_of(value, 1), value)
+        start = getattr(value, "start", None)
+        yield Record(1 if start is None else start.line + 1, value)
         return
     marks = getattr(value, "marks", None)
     for index, item in enumerate(value):
         yield Record(marks[index].line + 1 if marks else index + 1, item)
-
-
-def _line_of(value: Any, default: int) -> int:
-    start = getattr(value, "start", None)
-    return start.line + 1 if start is not None else default
 
 
 def _decoded_lines(stream: Any, file: RecordFile) -> Iterator[str]:

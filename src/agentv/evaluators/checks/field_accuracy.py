@@ -12,7 +12,7 @@ from rapidfuzz.distance.Indel import normalized_similarity
 from agentv.evaluators.base import Evaluator, Limit, Weight, cut, missed, quoted, within
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
-from agentv.support.json_values import MISSING, same, steps_of, value_at
+from agentv.support.json_values import MISSING, json_or, same, steps_of, value_at
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -201,11 +201,7 @@ def _expected_data(judgement: Judgement) -> Any:
 def _json_in(text: str) -> Any:
     """Return the object or list in a text: all of it, a code fence or the outermost braces; otherwise MISSING."""
     for candidate in (text, *_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]):
-        try:
-            value = msgspec.json.decode(candidate.strip())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict | list):
+        if isinstance(value := json_or(candidate.strip(), None), dict | list):
             return value
     return MISSING
 

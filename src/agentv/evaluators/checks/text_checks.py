@@ -167,11 +167,6 @@ class IContainsAll(ContainsAll, frozen=True, kw_only=True, dict=True):
     ignores_case: ClassVar[bool] = True
 
 
-def _is_data(text: str) -> bool:
-    """Return whether a text may be a JSON object or list."""
-    return text.lstrip().startswith(("{", "["))
-
-
 class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
     """The answer equals a text or a JSON value. A text with a JSON object or list also equals the same JSON.
 
@@ -188,7 +183,7 @@ class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
         answer = judgement.candidate_answer if self.exact is True else judgement.candidate_answer.strip()
         # A number also equals its own text, which JSON may write differently.
         holds = isinstance(reference, str | int | float) and answer == written(reference, self.exact is True)
-        is_text = isinstance(reference, str) and (self.exact or not _is_data(reference))
+        is_text = isinstance(reference, str) and (self.exact or not reference.lstrip().startswith(("{", "[")))
         if not holds and not is_text:
             with suppress(ValueError, RecursionError):
                 data = msgspec.json.decode(reference) if isinstance(reference, str) else reference

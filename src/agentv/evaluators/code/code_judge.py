@@ -18,9 +18,7 @@ from agentv.evaluators.base import (
     Seconds,
     cut,
     find_path,
-    missed,
     pass_if,
-    passed,
     program_complaints,
     script_problems,
     stamp_of,
@@ -42,6 +40,7 @@ from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.job import Judgement
 from agentv.sandbox.confinement import Confinement
 from agentv.sandbox.subprocesses import ProcessOutput, ending_of, tail_of
+from agentv.support.json_values import MISSING, json_or
 
 _EXIT_HINT = "to score a program by its exit code, use `type: command`"
 _ANY_EXIT_CODE = frozenset(range(256))
@@ -158,23 +157,13 @@ def read_grade(ended: ProcessOutput) -> Score:
     text = ended.stdout.removeprefix("\ufeff").strip()
     if ended.code and (ended.stderr.strip() or text.startswith(("{", "[")) or ended.code >= _FROM_SHELL):
         raise EvaluatorFailure(f"The grader {ending_of(ended.code)}{tail_of((ended.stderr or text).encode())}")
-    if _is_json(text) or any(line.lstrip().startswith("{") for line in text.splitlines()):
+    if json_or(text, MISSING) is not MISSING or any(line.lstrip().startswith("{") for line in text.splitlines()):
         return read_score(text)
-    score = passed if ended.code == 0 else missed
-    sentence = text if text else ending_of(ended.code)
-    return score(cut(sentence, LONGEST_REASON))
+    return pass_if(ended.code == 0, cut(text or ending_of(ended.code), LONGEST_REASON))
 
 
 _FROM_SHELL = 126
 """From this exit code on, a shell reports a program that it could not start, or that a signal ended."""
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 _INLINE = "agentv.evaluators.code.inline_python:inline_score"

@@ -235,14 +235,20 @@ class AgentResponder:
                 self._make_home(home)
             self._check_hidden(home, work)
             if home is not None:
-                self._install_skills(home)
+                for folder in self._settings.skill_folders(self._home):
+                    install_skill(folder, os.path.join(home, self._settings.skill_places.home[0]))
             yield os.path.abspath(work), home, scratch
 
     def _make_home(self, home: str) -> None:
         if self._settings.home_template is None:
             os.mkdir(home)
-        else:
-            self._copy_template(home)
+            return
+        template = os.path.join(self._home, os.path.expanduser(self._settings.home_template))
+        try:
+            shutil.copytree(template, home, symlinks=True)
+        except OSError as error:  # shutil.Error, which has no strerror, is one too
+            why = error.strerror or "some files cannot be copied"
+            raise TargetFailure("process", f"Cannot create the agent's home from {template}: {why}") from None
 
     def _check_hidden(self, home: str | None, work: str) -> None:
         """Raise TargetFailure if the agent would see a hidden skill: in its home, its folder or a parent of that."""
@@ -253,19 +259,6 @@ class AgentResponder:
             leak = find_skill(name, settings.folders_for_skills(home, work, moved))
             if leak is not None and os.path.join(leak, SKILL_FILE) not in added:
                 raise TargetFailure("process", f"The agent would see the skill '{name}' in {leak}", stage="setup")
-
-    def _install_skills(self, home: str) -> None:
-        for folder in self._settings.skill_folders(self._home):
-            install_skill(folder, os.path.join(home, self._settings.skill_places.home[0]))
-
-    def _copy_template(self, home: str) -> None:
-        assert self._settings.home_template is not None
-        template = os.path.join(self._home, os.path.expanduser(self._settings.home_template))
-        try:
-            shutil.copytree(template, home, symlinks=True)
-        except OSError as error:  # shutil.Error, which has no strerror, is one too
-            why = error.strerror or "some files cannot be copied"
-            raise TargetFailure("process", f"Cannot create the agent's home from {template}: {why}") from None
 
 
 def _home_variables(home: str | None, environment: dict[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
 from agentv.datasets.detection import unsupported
 from agentv.datasets.formats import dataset_format as formats
-from agentv.datasets.formats.dataset_format import Batch, Content, DatasetFormat, PlainRow, ReadOptions, Row, WrittenRow
+from agentv.datasets.formats.dataset_format import Content, DatasetFormat, PlainRow, ReadOptions, WrittenRow
 from agentv.datasets.loader import StrictSink, ignore
 from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError, plural
 from agentv.model.case import NO_DETAILS, EvalCase, case_to_data
@@ -171,7 +171,8 @@ class Conversion:
         options = ReadOptions(plain, self._options.max_line_bytes)
         needs_outcome = self._dataset.document.lists_tests and not self._dataset.is_agentmark
         for batch, cases in self._dataset.rows_and_cases(PackedIds(), options):
-            for (offset, row), case in zip(_given(batch), cases, strict=True):
+            rows = ((offset, row) for offset, row in enumerate(batch.rows) if row is not None)
+            for (offset, row), case in zip(rows, cases, strict=True):
                 if case.case_error is not None and not self._format.is_lossless:
                     self._lose("a refused case: the other tool would run it, without its evaluators")
                     continue
@@ -245,11 +246,6 @@ def _foreign_kind(kind: str, target: str) -> str:
     if not target.endswith(writable[kind]):
         raise UsageError(f"--to {kind}: {target} must end with {' or '.join(writable[kind])}")
     return kind
-
-
-def _given(batch: Batch) -> Iterator[tuple[int, Row]]:
-    """Yield the rows that are not blank, with their offsets."""
-    return ((offset, row) for offset, row in enumerate(batch.rows) if row is not None)
 
 
 def _plain(value: Any, key: str = "") -> Any:

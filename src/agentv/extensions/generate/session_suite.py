@@ -20,6 +20,7 @@ from agentv.cli import output
 from agentv.cli.options import options_of
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.loader import InMemoryCases, case_source
+from agentv.datasets.variables import replace_texts
 from agentv.errors import UsageError, plural
 from agentv.extensions.generate.command import SessionsArguments
 from agentv.extensions.generate.generator import free_id
@@ -138,7 +139,9 @@ class SessionSuite:
 
     def _add(self, session: Session, exchange: Exchange, number: int) -> None:
         self._requests += 1
-        row = _without_references(self._privacy.clean_value(_row(session, exchange, number, self._options.requests)))
+        row = self._privacy.clean_value(_row(session, exchange, number, self._options.requests))
+        # A dataset would insert the variable of a reference such as `${{ HOME }}`.
+        row = replace_texts(row, lambda text, _: REFERENCE.sub(lambda reference: "$ " + reference[0][1:], text))
         prompt = row.get("input", "")
         text = " ".join((prompt if isinstance(prompt, str) else prompt[-1]["content"]).split()).lower()
         key = digest([text, [message_to_data(message) for message in exchange.history] if number > 1 else []])
@@ -223,15 +226,6 @@ def _row(session: Session, exchange: Exchange, number: int, requests: Requests) 
         **{key: value for key, value in details.items() if value is not None},
     }
     return {key: value for key, value in row.items() if value not in ([], "")}
-
-
-def _without_references(value: Any) -> Any:
-    """Return data in which no text is a reference such as `${{ HOME }}`: a dataset would insert the variable."""
-    if isinstance(value, str):
-        return REFERENCE.sub(lambda found: "$ " + found[0][1:], value)
-    if isinstance(value, dict):
-        return {key: _without_references(item) for key, item in value.items()}
-    return [_without_references(item) for item in value] if isinstance(value, list) else value
 
 
 def _steps(exchange: Exchange) -> tuple[str, ...]:
