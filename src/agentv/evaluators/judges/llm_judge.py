@@ -1,6 +1,5 @@
 """Judges that score the answer as a whole: by the case's expectations, by a preset, or against another answer."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -28,6 +27,7 @@ from agentv.evaluators.judges.judge_prompt import (
 from agentv.evaluators.judges.judge_responses import (
     ResponseFormat,
     UnusableResponse,
+    all_of,
     call_judges,
     combine_votes,
     object_schema,
@@ -291,12 +291,7 @@ class Pairwise(Judge, frozen=True, kw_only=True):
         if not other.strip():
             raise EvaluatorFailure("pairwise needs a 'value' or an expected_output to compare with")
         orders = [(judgement.candidate_answer, other), (other, judgement.candidate_answer)]
-        # Wait for both orders even if one fails: each call is paid for and belongs in the record.
-        outcomes = await asyncio.gather(*(self._votes(judgement, *order) for order in orders), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        ahead, behind = (outcome for outcome in outcomes if not isinstance(outcome, BaseException))
+        ahead, behind = await all_of(self._votes(judgement, *order) for order in orders)
         return _score([*_named(ahead, "answer", "other"), *_named(behind, "other", "answer")])
 
     async def _votes(self, judgement: Judgement, first: str, second: str) -> list[tuple[str, Preference]]:

@@ -14,7 +14,7 @@ from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
 from agentv.registry import service
-from agentv.sandbox.sandbox import open_sandbox
+from agentv.sandbox.availability import sandbox_of
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.support.function_call import DaemonThreads, is_cancelled
@@ -294,20 +294,14 @@ class _CommandRunner:
     def __init__(self, tool: CommandTool, home: str) -> None:
         self._tool = tool
         self._home = home
-        self._environment = environment_of(home)
-        self._env = child_environment(tool.pass_env, tool.env, self._environment)
+        environment = environment_of(home)
+        self._env = child_environment(tool.pass_env, tool.env, environment)
+        self._sandbox = sandbox_of(f"The tool '{tool.name}'", None, environment)
         self.declared = {
             "name": tool.name,
             "description": tool.description,
             "parameters": tool.parameters or _NO_PARAMETERS,
         }
-
-    def _confined(self, spec: ProcessSpec, workspace: str | None) -> ProcessSpec:
-        if self._environment.sandbox.of() is None:
-            return spec
-        sandbox = open_sandbox(self._environment)
-        assert sandbox is not None
-        return sandbox.confine(spec, (workspace,) if workspace else (), (self._home,), self._tool.pass_env)
 
     async def run(self, arguments: dict[str, Any], workspace: str | None, timeout_s: float) -> ToolResult:
         cwd = workspace if self._tool.cwd is None else None
@@ -319,8 +313,10 @@ class _CommandRunner:
             stdin=to_json(arguments),
             noun=f"The tool '{self._tool.name}'",
         )
+        if self._sandbox is not None:
+            spec = self._sandbox.confine(spec, (workspace,) if workspace else (), (self._home,), self._tool.pass_env)
         try:
-            ended = await run_process(self._confined(spec, workspace))
+            ended = await run_process(spec)
         except ProcessFailure as failure:
             if failure.ending == "timeout":
                 raise TargetFailure("timeout", failure.message) from None
