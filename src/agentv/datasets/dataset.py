@@ -205,14 +205,11 @@ class Dataset:
                 elif case is not None:
                     cases.append(case)
                     if case.details.case_error is not None:
-                        self._count_refused(case)
+                        self._refused += 1
+                        message = f"{case.path}, line {case.line}: refused case '{case.id}': {case.case_error}"
+                        self._sink.warning(RefusedCaseWarning(message, path=case.path, line=case.line))
             offset += 1
         return cases, bad
-
-    def _count_refused(self, case: EvalCase) -> None:
-        self._refused += 1
-        message = f"{case.path}, line {case.line}: refused case '{case.id}': {case.case_error}"
-        self._sink.warning(RefusedCaseWarning(message, path=case.path, line=case.line))
 
     def _refused_row(self, row: dict[str, Any] | BadRow, error: DatasetError) -> dict[str, Any]:
         """Return the row of a case that cannot be run, and remember the first error."""

@@ -211,13 +211,14 @@ def _outcome(rule: FieldRule, value: Any, reference: Any) -> FieldScore | None:
         return 1.0, f"{rule.path}: nothing expected"
     if value is MISSING:
         return (0.0, f"{rule.path}: missing, expected {quoted(reference)}") if rule.required else None
-    if rule.match == "exact":
-        score, note = float(same(value, reference)), ""
-    else:
-        score, note = _MATCHES[rule.match](rule, value, reference)
+    score, note = _MATCHES[rule.match](rule, value, reference)
     if score == 1.0 and not note:
         return score, f"{rule.path}: {quoted(value)}"
     return score, f"{rule.path}: {quoted(value)}, expected {quoted(reference)}{note}"
+
+
+def _exact(_: FieldRule, value: Any, reference: Any) -> FieldScore:
+    return float(same(value, reference)), ""
 
 
 def _numeric(rule: FieldRule, value: Any, reference: Any) -> FieldScore:
@@ -267,4 +268,4 @@ def _fuzzy(rule: FieldRule, value: Any, reference: Any) -> FieldScore:
     return similarity, note
 
 
-_MATCHES = {"numeric_tolerance": _numeric, "date": _dated, "fuzzy": _fuzzy}
+_MATCHES = {"exact": _exact, "numeric_tolerance": _numeric, "date": _dated, "fuzzy": _fuzzy}
