@@ -15,7 +15,7 @@ from agentv.datasets.case.keys import CaseKeys
 from agentv.datasets.case.shorthand import AGENTMARK, is_agentmark_row, is_result, row_problems
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.foreign_files import hint_for, name_of_text
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, InvalidCaseError
+from agentv.errors import DatasetError, DatasetParseError, InvalidCaseError
 from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import Problems, type_word
 from agentv.model.values import MAX_DEPTH, json_decoder, to_json
@@ -27,10 +27,8 @@ from agentv.support.lines import (
     LFS_PROBLEM,
     MAX_LINE_BYTES,
     Line,
-    compression_error,
     line_batches,
     open_for_writing,
-    open_lines,
 )
 from agentv.support.yaml.yaml_writer import write_yaml
 
@@ -262,21 +260,14 @@ def _with_key(line: bytes, key: str, values: Mapping[str, Any]) -> bytes:
 
 def _lines(file: str, max_line_bytes: int) -> Iterator[tuple[list[Line], bool]]:
     """Yield the lines of one file in batches, after checking how the file begins."""
-    try:
-        with open_lines(file) as stream:
-            first = True
-            for lines, cut in line_batches(stream, max_line_bytes):
-                if first:
-                    _check_start(file, lines)
-                    lines[0] = None if lines[0] is None else lines[0].removeprefix(_BOM)
-                    first = False
-                yield lines, cut
-    except Exception as error:
-        if damage := compression_error(file, error):
-            raise damage from None
-        if isinstance(error, OSError):
-            raise DatasetNotFoundError(f"Cannot read {file}: {error.strerror or error}", path=file) from None
-        raise
+    with formats.opened(file) as stream:
+        first = True
+        for lines, cut in line_batches(stream, max_line_bytes):
+            if first:
+                _check_start(file, lines)
+                lines[0] = None if lines[0] is None else lines[0].removeprefix(_BOM)
+                first = False
+            yield lines, cut
 
 
 def _check_start(file: str, lines: list[Line]) -> None:
