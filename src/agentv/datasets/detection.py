@@ -55,11 +55,9 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
 
 def _has_field_map(path: str) -> bool:
     """Whether the sidecar of a file maps its fields."""
-    sidecar = (
-        None
-        if formats.suffix_of(path).lower() in formats.SIDECAR_SUFFIXES
-        else formats.sidecar_of(formats.base_of(path))
-    )
+    if formats.suffix_of(path).lower() in formats.SIDECAR_SUFFIXES:
+        return False
+    sidecar = formats.sidecar_of(formats.base_of(path))
     return sidecar is not None and bool(_FIELDS.search(formats.read_head(sidecar)))
 
 

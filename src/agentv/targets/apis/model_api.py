@@ -181,9 +181,9 @@ def merge_headers(headers: dict[str, str], own: dict[str, str]) -> dict[str, str
     return {name: value for name, value in headers.items() if name.lower() not in own_names} | own
 
 
-def drop_none(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body without its null fields."""
-    return {name: value for name, value in body.items() if value is not None}
+def drop_none(**fields: Any) -> dict[str, Any]:
+    """Return the fields of a body that are not null."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def deep_merge(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

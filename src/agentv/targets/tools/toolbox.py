@@ -176,12 +176,10 @@ class Toolbox:
             elif isinstance(tool, RecordedTools):
                 for runner in open_recorded(tool, home):
                     self._add(runner)
+            elif isinstance(tool, FunctionTool):
+                self._add(_FunctionRunner(tool, home, self._threads))
             else:
-                self._add(
-                    _FunctionRunner(tool, home, self._threads)
-                    if isinstance(tool, FunctionTool)
-                    else _CommandRunner(tool, home)
-                )
+                self._add(_CommandRunner(tool, home))
 
     async def start(self) -> tuple[DeclaredTool, ...]:
         """Return the declarations of all tools. Raises TargetFailure if an MCP server cannot be started."""
