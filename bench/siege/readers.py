@@ -365,9 +365,8 @@ def _transform(data: bytes, folder: Path) -> object:  # noqa: ARG001
 def _judge_response(data: bytes, folder: Path) -> object:  # noqa: ARG001
     """Read a judge's reply; the text before the first NUL is quoted from the judged answer."""
     from agentv.evaluators.judges.judge_responses import ResponseFormat, parse_response
-    from agentv.evaluators.judges.llm_judge import verdict_format
+    from agentv.evaluators.judges.llm_judge import SCHEMA, read_preference, verdict_format
     from agentv.evaluators.judges.object_scan import UnusableResponse
-    from agentv.evaluators.judges.pairwise import SCHEMA, read_preference
     from agentv.evaluators.judges.rubric import SCHEMAS, read_checks, rubric_items
 
     quoted, _, text = data.decode("utf-8", "replace").rpartition("\0")

@@ -963,14 +963,14 @@ def test_the_key_comes_from_the_vendors_variable(settings, variable, monkeypatch
         settings.open(str(tmp_path))
     (tmp_path / ".env").write_text(f"{variable}={KEY}\n")
     responder = settings.open(str(tmp_path))
-    sent = list(responder._client._headers.values())
+    sent = list(responder.client._headers.values())
     assert KEY in sent or f"Bearer {KEY}" in sent
 
 
 def test_an_entra_token_is_sent_as_a_bearer_token(monkeypatch, tmp_path):
     monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", KEY)
-    headers = Azure(name="m", provider="azure", endpoint="res", model="d").open(str(tmp_path))._client._headers
+    headers = Azure(name="m", provider="azure", endpoint="res", model="d").open(str(tmp_path)).client._headers
     assert headers["Authorization"] == f"Bearer {KEY}" and "api-key" not in headers
 
 
@@ -992,12 +992,12 @@ def test_the_default_key_of_azure_is_sent_only_to_azure(monkeypatch, tmp_path, e
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
     settings = Azure(name="m", provider="azure", endpoint=endpoint, model="d")
     if VENDOR_HOSTS[endpoint]:
-        assert settings.open(str(tmp_path))._client._headers["api-key"] == KEY
+        assert settings.open(str(tmp_path)).client._headers["api-key"] == KEY
         return
     with pytest.raises(UsageError, match=r"is sent only to Azure, not to .* api_key: \$\{\{ AZURE_OPENAI_API_KEY"):
         settings.open(str(tmp_path))
     named = Azure(name="m", provider="azure", endpoint=endpoint, model="d", api_key="named")
-    assert named.open(str(tmp_path))._client._headers["api-key"] == "named"
+    assert named.open(str(tmp_path)).client._headers["api-key"] == "named"
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -11,8 +11,7 @@ import msgspec
 from agentv.datasets.case.builder import CaseBuilder
 from agentv.datasets.case.header import Header, guideline_patterns, read_header
 from agentv.datasets.case.keys import CASE_LIST_KEYS, is_header
-from agentv.datasets.case.shorthand import AGENTMARK, MessageReader
-from agentv.datasets.case.suite_input import NO_INPUT
+from agentv.datasets.case.shorthand import AGENTMARK, NO_INPUT, MessageReader
 from agentv.datasets.files import FileError, FileFinder, check_not_linked_outside
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Document, PlainRow, ReadOptions, Source
@@ -206,14 +205,11 @@ class Dataset:
                 elif case is not None:
                     cases.append(case)
                     if case.details.case_error is not None:
-                        self._count_refused(case)
+                        self._refused += 1
+                        message = f"{case.path}, line {case.line}: refused case '{case.id}': {case.case_error}"
+                        self._sink.warning(RefusedCaseWarning(message, path=case.path, line=case.line))
             offset += 1
         return cases, bad
-
-    def _count_refused(self, case: EvalCase) -> None:
-        self._refused += 1
-        message = f"{case.path}, line {case.line}: refused case '{case.id}': {case.case_error}"
-        self._sink.warning(RefusedCaseWarning(message, path=case.path, line=case.line))
 
     def _refused_row(self, row: dict[str, Any] | BadRow, error: DatasetError) -> dict[str, Any]:
         """Return the row of a case that cannot be run, and remember the first error."""

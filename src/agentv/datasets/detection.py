@@ -5,18 +5,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from agentv.datasets.case.keys import OUTCOME_KEYS
-from agentv.datasets.formats.dataset_format import (
-    SIDECAR_SUFFIXES,
-    base_of,
-    known_suffixes,
-    load_format,
-    object_keys,
-    read_head,
-    sidecar_of,
-    suffix_of,
-    suggested,
-    usable,
-)
+from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.foreign_files import hint_for
 from agentv.errors import DatasetNotFoundError
 from agentv.lazy_regex import lazy_regex
@@ -44,39 +33,43 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
     With `by_extension`, for files found in a folder, the formats of other tools must be sure about the file.
     """
     if os.path.isdir(path):
-        own = _strongest(path, b"", (name for name, fmt in usable() if fmt.is_folder))
+        own = _strongest(path, b"", (name for name, fmt in formats.usable() if fmt.is_folder))
         return own or _strongest(path, b"", FOREIGN_FOLDERS.all_names())
-    likely = suggested(path)
+    likely = formats.suggested(path)
     if by_extension and not likely and not path.lower().endswith(_IN_FOLDERS):
         return None
     if _has_field_map(path):
         return MAPPED
-    head = read_head(path)
+    head = formats.read_head(path)
     if not _is_ours(head) and (foreign := foreign_format(path, in_folders=by_extension)):
         return foreign
     if by_extension and len(likely) < 2:
         return likely[0] if likely else None
     if (fitting := _strongest(path, head, likely)) is not None:
         return fitting
-    others = [] if by_extension else [name for name, fmt in usable() if name not in likely and not fmt.is_folder]
+    others = (
+        [] if by_extension else [name for name, fmt in formats.usable() if name not in likely and not fmt.is_folder]
+    )
     return _strongest(path, head, others) or (likely[0] if likely else None)
 
 
 def _has_field_map(path: str) -> bool:
     """Whether the sidecar of a file maps its fields."""
-    sidecar = None if suffix_of(path).lower() in SIDECAR_SUFFIXES else sidecar_of(base_of(path))
-    return sidecar is not None and bool(_FIELDS.search(read_head(sidecar)))
+    if formats.suffix_of(path).lower() in formats.SIDECAR_SUFFIXES:
+        return False
+    sidecar = formats.sidecar_of(formats.base_of(path))
+    return sidecar is not None and bool(_FIELDS.search(formats.read_head(sidecar)))
 
 
 def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
     """Return the format of another tool that fits a file best: a known one, a plug-in, or any records."""
-    names = (name for name in FOREIGN_FORMATS.all_names() if not in_folders or load_format(name).in_folders)
+    names = (name for name in FOREIGN_FORMATS.all_names() if not in_folders or formats.load_format(name).in_folders)
     return _strongest(path, b"", names)
 
 
 def _strongest(path: str, head: bytes, names: Iterable[str]) -> str | None:
-    formats = ((name, load_format(name)) for name in names)
-    return strongest(path, (Candidate(name, fmt.strength, partial(fmt.fit, head, path)) for name, fmt in formats))
+    named = ((name, formats.load_format(name)) for name in names)
+    return strongest(path, (Candidate(name, fmt.strength, partial(fmt.fit, head, path)) for name, fmt in named))
 
 
 def _is_ours(head: bytes) -> bool:
@@ -85,7 +78,7 @@ def _is_ours(head: bytes) -> bool:
     if not start or _OUR_LIST.search(start) or start.startswith(b"---"):
         return True
     if start.startswith(b"{"):
-        keys = object_keys(start.split(b"\n", 1)[0])
+        keys = formats.object_keys(start.split(b"\n", 1)[0])
         has_id = "id" in keys and ("input" in keys or "input_messages" in keys)
         return has_id and not keys.isdisjoint((*OUTCOME_KEYS, "evaluators", "assertions", "assert"))
     return bool(_TESTS.search(start)) and not _OTHER_LISTS.search(start)
@@ -93,11 +86,11 @@ def _is_ours(head: bytes) -> bool:
 
 def unsupported(path: str) -> DatasetNotFoundError:
     """Return the error for a file in an unknown format."""
-    suffix = suffix_of(path)
-    head = read_head(path)
-    keys = object_keys(head.removeprefix(b"\xef\xbb\xbf").lstrip().removeprefix(b"["))
+    suffix = formats.suffix_of(path)
+    head = formats.read_head(path)
+    keys = formats.object_keys(head.removeprefix(b"\xef\xbb\xbf").lstrip().removeprefix(b"["))
     hint = hint_for(path, head, keys) or "Neither the content nor the extension of this file is that of a dataset"
-    detail = f"The extension {suffix or '(none)'} is not one of {', '.join(known_suffixes())}"
+    detail = f"The extension {suffix or '(none)'} is not one of {', '.join(formats.known_suffixes())}"
     if keys:
         detail += f"\nNo known format has its fields: {', '.join(sorted(keys)[:12])}"
     return DatasetNotFoundError(f"Unsupported file format: {path}", detail, hint, path=path)

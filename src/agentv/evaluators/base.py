@@ -143,12 +143,17 @@ class AgainstReference(Evaluator, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _value_texts(self) -> list[str]:
-        value = getattr(self, "value", None)
-        return [] if value is None else _texts_of(value)
+        value, exact = getattr(self, "value", None), getattr(self, "exact", False)
+        return [] if value is None else _texts_of(value, exact)
 
 
-def _texts_of(value: Any) -> list[str]:
-    return [compared_text(item) for item in value] if isinstance(value, list) else [compared_text(value)]
+def _texts_of(value: Any, exact: bool = False) -> list[str]:
+    return [written(item, exact) for item in (value if isinstance(value, list) else [value])]
+
+
+def written(value: Any, exact: bool) -> str:
+    """Return the text of a value: trimmed, or with the white space at its ends if the check is exact."""
+    return value if exact and isinstance(value, str) else compared_text(value)
 
 
 def compared_text(value: Any) -> str:

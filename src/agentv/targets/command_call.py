@@ -160,7 +160,8 @@ class CommandResponder:
                 async with _followed(values["OUTPUT_FILE"], reader):
                     ended = await run_command(spec)
                 if reader is None:
-                    await hold_bytes(_size_of(values["OUTPUT_FILE"]))
+                    with suppress(OSError):  # `_read_output` reports a missing file
+                        await hold_bytes(os.path.getsize(values["OUTPUT_FILE"]))
                 return _read_output(values["OUTPUT_FILE"], ended)
             if reader is None:
                 return (await run_command(spec)).stdout
@@ -285,14 +286,6 @@ def _request_data(request: Request) -> dict[str, Any]:
         "guidelines": request.guidelines,
         "files": request.files,
     }
-
-
-def _size_of(path: str) -> int:
-    """Return the size of a file; 0 if there is none."""
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def _read_output(path: str, ended: ProcessOutput) -> str:

@@ -220,7 +220,8 @@ def follow(
             return None
         index, data = entries[name]
         if index in trail:
-            chain = " → ".join((*_named(trail, entries), name))
+            names = {at: other for other, (at, _) in entries.items()}
+            chain = " → ".join((*(names.get(at, f"targets[{at}]") for at in trail), name))
             problems.error(place, f"'use_target' leads back to the same target: {chain}")
             return None
         trail.append(index)
@@ -231,11 +232,6 @@ def _use_target(entry: dict[str, Any]) -> str | None:
     """Return the key of `use_target` as it is written; None if the entry has its own provider."""
     fields = ((key, field_of(Target, key)) for key, value in entry.items() if value is not None)
     return next((key for key, field in fields if field is not None and field.name == "use_target"), None)
-
-
-def _named(indexes: Iterable[int], entries: Mapping[str, Entry]) -> list[str]:
-    names = {index: name for name, (index, _) in entries.items()}
-    return [names.get(index, f"targets[{index}]") for index in indexes]
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -364,11 +360,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
 
 
-def variant_entries(
-    variants: Iterable[Variant], entries: Mapping[str, tuple[int, dict[str, Any]]]
-) -> dict[str, tuple[int, dict[str, Any]]]:
+def variant_entries(variants: Iterable[Variant], entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return entries of a targets file for variants, numbered after the known ones. Raises UsageError."""
-    new_entries: dict[str, tuple[int, dict[str, Any]]] = {}
+    new_entries: dict[str, Entry] = {}
     for number, variant in enumerate(variants, len(entries)):
         if variant.name in entries or variant.name in new_entries:
             raise UsageError(f"This command needs the target name '{variant.name}'", hint="Rename your own target")

@@ -89,20 +89,13 @@ class SkillPlaces(msgspec.Struct, frozen=True):
 class SkillTarget(Protocol):
     """A target that Agent Skills can be installed for."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def skills(self) -> tuple[str, ...]: ...
-    @property
-    def hidden_skills(self) -> tuple[str, ...]: ...
-    @property
-    def env(self) -> dict[str, str]: ...
-    @property
-    def cwd(self) -> str | None: ...
-    @property
-    def home_template(self) -> str | None: ...
-    @property
-    def user_settings(self) -> bool: ...
+    name: str
+    skills: tuple[str, ...]
+    hidden_skills: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None
+    home_template: str | None
+    user_settings: bool
 
     def check_ready(self, home: str) -> None: ...
 

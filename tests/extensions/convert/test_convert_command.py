@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import agentv
 from agentv.cli import cli
 from agentv.errors import UsageError
-from agentv.extensions.convert.conversion import ContentHash
+from agentv.extensions.convert.conversion import content_hash
 from agentv.support.yaml.yaml_parser import parse_yaml
 from agentv.support.yaml.yaml_writer import write_yaml
 
@@ -250,10 +250,9 @@ def test_the_hash_that_verifies_a_conversion_covers_every_field(folder):
         for key, values in FIELDS.items()
         for value in values
     ]
-    own = ContentHash()
     hashes = []
     for number, case in enumerate(cases):
-        hashes.append(own(agentv.load_cases(folder.write(f"{number}.yaml", {"evalcases": [case]}))[0]))
+        hashes.append(content_hash(agentv.load_cases(folder.write(f"{number}.yaml", {"evalcases": [case]}))[0]))
     assert len(set(hashes)) == len(cases)
-    again = [ContentHash()(agentv.load_cases(f"{number}.yaml")[0]) for number in range(len(cases))]
+    again = [content_hash(agentv.load_cases(f"{number}.yaml")[0]) for number in range(len(cases))]
     assert again == hashes

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from agentv.datasets.case.evaluator_entries import with_preprocessors
 from agentv.datasets.case.header import (
     DEFAULT_CHOICE,
     EvaluatorChoice,
@@ -16,9 +17,15 @@ from agentv.datasets.case.header import (
     read_rubrics,
 )
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys
-from agentv.datasets.case.preprocessors import with_preprocessors
-from agentv.datasets.case.shorthand import ItemIds, MessageReader, holds_variables, is_message, is_result
-from agentv.datasets.case.suite_input import read_cluster, with_files
+from agentv.datasets.case.shorthand import (
+    ItemIds,
+    MessageReader,
+    holds_variables,
+    is_message,
+    is_result,
+    read_cluster,
+    with_files,
+)
 from agentv.datasets.case.turns import CONVERSATION_KEYS, read_conversation_settings, read_turn
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentv.datasets.case.evaluator_includes import with_includes, with_own_types
+from agentv.datasets.case.evaluator_entries import read_preprocessors, with_includes, with_own_types, with_preprocessors
 from agentv.datasets.case.keys import LIST_KEYS, ExecutionKeys, HeaderKeys, Memo
-from agentv.datasets.case.preprocessors import read_preprocessors, with_preprocessors
-from agentv.datasets.case.shorthand import MessageReader
-from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
+from agentv.datasets.case.shorthand import NO_INPUT, MessageReader, SuiteInput, read_suite_input
 from agentv.datasets.case.workspaces import read_workspace
 from agentv.datasets.files import FileFinder
 from agentv.errors import InvalidDatasetError, UsageError
@@ -236,21 +234,6 @@ def read_evaluators(
     return None if spec is None else EvaluatorChoice(named((spec,)), kind_only=True)
 
 
-def effective_evaluators(
-    case: EvaluatorChoice | None, dataset: EvaluatorChoice, rubric: EvaluatorSpec | None, *, inherit: bool
-) -> tuple[EvaluatorSpec, ...]:
-    """Return a case's evaluators, or else the dataset's, after its rubric. A rubric replaces the default judge."""
-    choice = case or dataset
-    specs = choice.specs
-    if inherit and case is not None and case is not dataset:
-        specs = (*dataset.specs, *specs)
-    if rubric is None:
-        return named(specs) if inherit else specs
-    if choice.kind_only and specs == (DEFAULT_EVALUATOR,):
-        return named((rubric,))
-    return named((rubric, *specs))
-
-
 def case_evaluators(
     header: Header,
     own: EvaluatorChoice | None,
@@ -259,7 +242,7 @@ def case_evaluators(
     *,
     is_bare: bool,
 ) -> tuple[EvaluatorSpec, ...]:
-    """Return the evaluators of a case: its own, or those of its dataset.
+    """Return a case's evaluators, or else its dataset's, after its rubric. A rubric replaces the default judge.
 
     `is_bare`: a row of AgentMark without a reference keeps only those that were chosen explicitly and need none.
     """
@@ -268,7 +251,12 @@ def case_evaluators(
         inherit = execution.inherit_evaluators
     if execution is not None and execution.skip_defaults:
         inherit, shared = False, DEFAULT_CHOICE
-    specs = effective_evaluators(own, shared, rubric, inherit=inherit)
+    choice = own or shared
+    specs = (*shared.specs, *choice.specs) if inherit and choice is not shared else choice.specs
+    if rubric is not None:
+        specs = named((rubric,) if choice.kind_only and specs == (DEFAULT_EVALUATOR,) else (rubric, *specs))
+    elif inherit:
+        specs = named(specs)
     if header.requires_agentv_pass and (execution is None or execution.threshold is None):
         # AgentV (TypeScript) requires 0.8, whatever the threshold of the suite.
         specs = tuple(msgspec.structs.replace(spec, required=0.8) if spec.required is True else spec for spec in specs)

@@ -9,9 +9,10 @@ from agentv.model.case import Turn
 from agentv.model.diagnostics import KeyPath, Problems, field_name
 from agentv.model.message import Message
 from agentv.settings.evaluator_reader import ListsTests
-from agentv.settings.settings_reader import field_of, read_value
+from agentv.settings.settings_reader import fields_of, read_value
 
 CONVERSATION_KEYS = ("mode", "aggregation", "on_turn_failure", "window_size")
+_FIELDS = fields_of(CaseKeys)
 _TURN_KEYS = ("input", "expected_output", *LIST_KEYS)
 
 
@@ -22,16 +23,10 @@ def read_conversation_settings(row: dict[str, Any], problems: Problems) -> dict[
         if not row.get("turns"):
             problems.error((key,), f"Field '{key}' needs 'turns'")
             return {}
-    read = {key: read_value(_type_of(key), row[key], (key,), problems) for key in keys}
+    read = {key: read_value(_FIELDS[key].type, row[key], (key,), problems) for key in keys}
     if read.get("mode") is not None:
         read.setdefault("aggregation", "mean")  # the default of AgentV (TypeScript): each turn counts once
     return {key: value for key, value in read.items() if key != "mode" and value != "continue"}
-
-
-def _type_of(key: str) -> Any:
-    field = field_of(CaseKeys, key)
-    assert field is not None
-    return field.type
 
 
 def read_turn(

@@ -15,16 +15,7 @@ from msgspec.structs import replace
 
 from agentv.datasets.case.shorthand import ItemIds
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.formats.dataset_format import (
-    BadRow,
-    Batch,
-    DatasetFormat,
-    Document,
-    PlainRow,
-    ReadOptions,
-    Row,
-    Source,
-)
+from agentv.datasets.formats import dataset_format as formats
 from agentv.errors import (
     DatasetError,
     DatasetNotFoundError,
@@ -39,10 +30,9 @@ from agentv.model.values import to_json
 from agentv.support.lines import BATCH, open_for_writing
 from agentv.support.yaml.yaml_parser import Map
 
-_WRONG_TYPE = (AttributeError, TypeError, IndexError)
-"""What a mapper raises if a value has another type than the tool writes, such as a text instead of an object."""
+_NOT_AS_WRITTEN = (AttributeError, TypeError, LookupError)
+"""What a mapper raises if a value is missing, or has another type than the tool writes."""
 
-_UNEXPECTED = "A value has an unexpected type"
 _SCALARS = (str, int, float, bool)
 _RECORD_LISTS = (
     *("cases", "tests", "test_cases", "testcases", "evals", "eval_cases", "examples", "questions", "queries", "items"),
@@ -55,10 +45,10 @@ _PLAIN = frozenset({"id", "input", "expected_output", "expected_outcome", "metad
 Lose = Callable[[str], None]
 """Receives the name of something in a record that cannot be kept."""
 
-Mapper = Callable[[Record, Lose], Iterable[dict[str, Any] | BadRow]]
+Mapper = Callable[[Record, Lose], Iterable[dict[str, Any] | formats.BadRow]]
 """Returns the rows of a record; a BadRow for a case that cannot be read."""
 
-PlainMapper = Callable[[list[str]], PlainRow | None]
+PlainMapper = Callable[[list[str]], formats.PlainRow | None]
 """Returns the row for the cells of a table, if it is a plain one."""
 
 
@@ -96,7 +86,7 @@ class MappedFile:
             yield LossWarning(f"{path}: {what} ({plural(count, 'time')})", path=path)
 
 
-class ForeignFormat(DatasetFormat):
+class ForeignFormat(formats.DatasetFormat):
     """Base class of the formats of other tools."""
 
     title: ClassVar[str]
@@ -117,7 +107,7 @@ class ForeignFormat(DatasetFormat):
         """Return the rows of one record, with our keys. Raises ValueError with the reason if there is none."""
         raise NotImplementedError
 
-    def mapper(self, document: Document) -> Mapper:  # noqa: ARG002
+    def mapper(self, document: formats.Document) -> Mapper:  # noqa: ARG002
         """Return the function that maps the records of a document."""
         return self.rows
 
@@ -137,17 +127,17 @@ class ForeignFormat(DatasetFormat):
             return super().fit(head, path)
         try:
             return self.strength * self.fits(record_file(path))
-        except (*_WRONG_TYPE, KeyError):
+        except _NOT_AS_WRITTEN:
             return 0.0
 
-    def open(self, source: Source) -> Document:
+    def open(self, source: formats.Source) -> formats.Document:
         mapped = MappedFile(self.title, self.fields)
         with _expect_types(source.files[0], self.title):
             header = self.settings(record_file(source.files[0]), mapped.lose)
         mapped.in_settings = Counter(mapped.losses)
-        return Document(source, header, source.files[0], lists_tests=True, mapped=mapped)
+        return formats.Document(source, header, source.files[0], lists_tests=True, mapped=mapped)
 
-    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
+    def read(self, document: formats.Document, options: formats.ReadOptions) -> Iterator[formats.Batch]:
         mapped = document.mapped
         assert mapped is not None
         mapped.restart()
@@ -167,7 +157,9 @@ class ForeignFormat(DatasetFormat):
         with _expect_types(file.path, self.title):
             yield from self.items(file)
 
-    def _table(self, file: RecordFile, rows: Mapper, document: Document, ids: ItemIds) -> Iterator[tuple[int, Row]]:
+    def _table(
+        self, file: RecordFile, rows: Mapper, document: formats.Document, ids: ItemIds
+    ) -> Iterator[tuple[int, formats.Row]]:
         """Yield the rows of a table; those with a few texts are mapped without the steps in between."""
         mapped = document.mapped
         assert mapped is not None
@@ -182,33 +174,31 @@ class ForeignFormat(DatasetFormat):
             record = Record(line, dict(zip(names, cells, strict=False)))
             yield from map(_as_plain, self._numbered(record, rows, mapped, ids))
 
-    def plain_mapper(self, document: Document, names: list[str], ids: ItemIds) -> PlainMapper:  # noqa: ARG002
+    def plain_mapper(self, document: formats.Document, names: list[str], ids: ItemIds) -> PlainMapper:  # noqa: ARG002
         """Return a function for the cells of a table with these names: a PlainRow, or None if `mapper` must map it."""
         return lambda _: None
 
-    def _numbered(self, record: Record, rows: Mapper, mapped: MappedFile, ids: ItemIds) -> Iterator[tuple[int, Row]]:
+    def _numbered(
+        self, record: Record, rows: Mapper, mapped: MappedFile, ids: ItemIds
+    ) -> Iterator[tuple[int, formats.Row]]:
         for row in self._checked(record, rows, mapped):
             mapped.cases += 1
-            if isinstance(row, BadRow):
+            if isinstance(row, formats.BadRow):
                 yield record.line, replace(row, row={**row.row, "id": self._id(row.row, ids, mapped)})
             else:
                 numbered = {"id": self._id(row, ids, mapped), **{key: row[key] for key in row if key != "id"}}
                 yield record.line, row.with_values(numbered) if isinstance(row, Map) else numbered
 
-    def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterator[dict[str, Any] | BadRow]:
+    def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterator[dict[str, Any] | formats.BadRow]:
         """Yield the rows of a record; if it cannot be read, or only in part, a bad row with its own id."""
         if not isinstance(record.data, dict):
-            yield BadRow(f"Expected an object, got {type_word(record.data)}", row=_own_parts(record.data))
+            yield formats.BadRow(f"Expected an object, got {type_word(record.data)}", row=_own_parts(record.data))
             return
         hint = f"The file was read as {self.title}"
         try:
             yield from rows(record, mapped.lose)
-        except ValueError as error:
-            yield BadRow(str(error), hint=hint, row=_own_parts(record.data))
-        except KeyError as error:  # the first records have the field, this one does not
-            yield BadRow(f"Missing field '{error.args[0]}'", hint=hint, row=_own_parts(record.data))
-        except _WRONG_TYPE as error:
-            yield BadRow(f"{_UNEXPECTED}: {error}", hint=hint, row=_own_parts(record.data))
+        except (ValueError, *_NOT_AS_WRITTEN) as error:
+            yield formats.BadRow(_problem(error), hint=hint, row=_own_parts(record.data))
 
     def _id(self, row: dict[str, Any], ids: ItemIds, mapped: MappedFile) -> str:
         """Return the id of a row: its own, or one computed from its content. A repeated one gets a suffix."""
@@ -231,12 +221,15 @@ def _expect_types(path: str, title: str) -> Iterator[None]:
     """Report missing fields, and values of other types than the tool writes, as errors of the file."""
     try:
         yield
-    except _WRONG_TYPE as error:
+    except _NOT_AS_WRITTEN as error:
         hint = f"The file was read as {title}"
-        raise DatasetParseError(f"Cannot read {path}", f"{_UNEXPECTED}: {error}", hint, path=path, line=1) from error
-    except KeyError as error:
-        what, hint = f"Missing field '{error.args[0]}'", f"The file was read as {title}"
-        raise DatasetParseError(f"Cannot read {path}", what, hint, path=path, line=1) from error
+        raise DatasetParseError(f"Cannot read {path}", _problem(error), hint, path=path, line=1) from error
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, KeyError):  # the first records have the field, this one does not
+        return f"Missing field '{error.args[0]}'"
+    return str(error) if isinstance(error, ValueError) else f"A value has an unexpected type: {error}"
 
 
 def write_records(records: Iterable[dict[str, Any]], path: str) -> None:
@@ -250,7 +243,7 @@ def write_records(records: Iterable[dict[str, Any]], path: str) -> None:
         stream.write(b"\n" if as_lines else b"]\n")
 
 
-def _as_plain(numbered: tuple[int, Row]) -> tuple[int, Row]:
+def _as_plain(numbered: tuple[int, formats.Row]) -> tuple[int, formats.Row]:
     """Return a row of two texts as a PlainRow, which becomes a case several times faster."""
     line, row = numbered
     if type(row) is dict and row.keys() <= _PLAIN and type(row.get("input")) is str:
@@ -258,23 +251,23 @@ def _as_plain(numbered: tuple[int, Row]) -> tuple[int, Row]:
         is_flat = metadata is None or all(type(value) in _SCALARS for value in metadata.values())
         if is_flat and (expected is None or type(expected) is str):
             outcome = row.get("expected_outcome", "")
-            return line, PlainRow(row["id"], outcome, row["input"], expected, None, metadata)
+            return line, formats.PlainRow(row["id"], outcome, row["input"], expected, None, metadata)
     return numbered
 
 
-def _batches(path: str, rows: Iterator[tuple[int, Row]]) -> Iterator[Batch]:
+def _batches(path: str, rows: Iterator[tuple[int, formats.Row]]) -> Iterator[formats.Batch]:
     """Group rows on consecutive lines."""
-    batch: list[Row] = []
+    batch: list[formats.Row] = []
     start = 1
     for line, row in rows:
         if batch and (line != start + len(batch) or len(batch) == BATCH):
-            yield Batch(path, start, batch)
+            yield formats.Batch(path, start, batch)
             batch = []
         if not batch:
             start = line
         batch.append(row)
     if batch:
-        yield Batch(path, start, batch)
+        yield formats.Batch(path, start, batch)
 
 
 def _own_parts(data: Any) -> dict[str, Any]:
@@ -311,8 +304,7 @@ def sample_of(file: RecordFile) -> list[Any]:
 def objects(file: RecordFile) -> list[dict[str, Any]]:
     """Return the first records that are objects; empty if the file is one document."""
     sample = sample_of(file)
-    is_document = file.kind in ("yaml", "toml") or (file.kind == "json" and not file.is_array)
-    if is_document:
+    if file.is_document:
         return [item for item in sample[0] if isinstance(item, dict)] if sample and isinstance(sample[0], list) else []
     return [item for item in sample if isinstance(item, dict)]
 
@@ -353,8 +345,7 @@ def table_records(document: dict[str, Any]) -> list[dict[str, Any]]:
 def document_of(file: RecordFile) -> dict[str, Any]:
     """Return the document of a JSON, YAML or TOML file; empty if it is not an object."""
     sample = sample_of(file)
-    is_document = file.kind in ("yaml", "toml") or (file.kind == "json" and not file.is_array)
-    return sample[0] if is_document and sample and isinstance(sample[0], dict) else {}
+    return sample[0] if file.is_document and sample and isinstance(sample[0], dict) else {}
 
 
 def all_have(rows: list[dict[str, Any]], *keys: str) -> bool:

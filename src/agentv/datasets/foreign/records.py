@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError
+from agentv.datasets.formats.dataset_format import opened
+from agentv.errors import DatasetError, DatasetParseError
 from agentv.model.values import MAX_DEPTH
 from agentv.registry import service
 from agentv.support.json_values import repair_json
-from agentv.support.lines import LFS_POINTER, LFS_PROBLEM, compression_error, line_batches, open_lines
+from agentv.support.lines import LFS_POINTER, LFS_PROBLEM, line_batches, open_lines
 from agentv.support.yaml.yaml_file import parse_yaml_file
 from agentv.support.yaml.yaml_writer import replace_written_integers
 
@@ -102,14 +103,11 @@ class RecordFile:
     @cached_property
     def text(self) -> str:
         """The whole file as text. Raises DatasetError."""
-        try:
-            with open_lines(self.path) as stream:
-                data = stream.read(MAX_DOCUMENT_BYTES + 1)
-                # GzipFile and raw files may return less than asked for.
-                while len(data) <= MAX_DOCUMENT_BYTES and (more := stream.read(MAX_DOCUMENT_BYTES + 1 - len(data))):
-                    data += more
-        except Exception as error:
-            raise self._unreadable(error) from None
+        with opened(self.path) as stream:
+            data = stream.read(MAX_DOCUMENT_BYTES + 1)
+            # GzipFile and raw files may return less than asked for.
+            while len(data) <= MAX_DOCUMENT_BYTES and (more := stream.read(MAX_DOCUMENT_BYTES + 1 - len(data))):
+                data += more
         if len(data) > MAX_DOCUMENT_BYTES:
             hint = "Write one record per line (JSON Lines), which is read in pieces"
             raise self.problem(f"The file is larger than {MAX_DOCUMENT_BYTES // 2**20} MB", hint=hint)
@@ -126,7 +124,7 @@ class RecordFile:
     def sample(self) -> list[Any]:
         """Return the first records; of a document, the document. Empty if the file cannot be read."""
         try:
-            if self.kind in ("yaml", "toml") or (self.kind == "json" and not self.is_array):
+            if self.is_document:
                 return [self.document]
             return [record.data for record in islice(self.records(), SAMPLE)]
         except DatasetError:
@@ -145,6 +143,11 @@ class RecordFile:
             return rows
         return items_of(self.document)
 
+    @property
+    def is_document(self) -> bool:
+        """Whether the file is one document, rather than a list of records."""
+        return self.kind in ("yaml", "toml") or (self.kind == "json" and not self.is_array)
+
     @cached_property
     def is_array(self) -> bool:
         """Whether a JSON file is an array."""
@@ -152,24 +155,19 @@ class RecordFile:
 
     def _json_lines(self) -> Iterator[Record]:
         decode = msgspec.json.Decoder().decode
-        try:
-            with open_lines(self.path) as stream:
-                number = 1
-                for lines, _ in line_batches(stream):
-                    for line in lines:
-                        data = b"" if line is None else line.removeprefix(_BOM).strip()
-                        if line is None:
-                            raise self.problem("The line is too long", number)
-                        if data:
-                            try:
-                                yield Record(number, decode(data))
-                            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                                raise self.problem(f"Invalid JSON - {error}", number) from None
-                        number += 1
-        except DatasetError:
-            raise
-        except Exception as error:
-            raise self._unreadable(error) from None
+        with opened(self.path) as stream:
+            number = 1
+            for lines, _ in line_batches(stream):
+                for line in lines:
+                    data = b"" if line is None else line.removeprefix(_BOM).strip()
+                    if line is None:
+                        raise self.problem("The line is too long", number)
+                    if data:
+                        try:
+                            yield Record(number, decode(data))
+                        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                            raise self.problem(f"Invalid JSON - {error}", number) from None
+                    number += 1
 
     def _json_items(self) -> Iterator[Record]:
         """Yield the items of an array one by one, which takes less memory than the whole array."""
@@ -212,7 +210,7 @@ class RecordFile:
         csv.field_size_limit(MAX_CELL_BYTES)
         start = 1
         try:
-            with open_lines(self.path) as stream:
+            with opened(self.path) as stream:
                 rows = csv.reader(_decoded_lines(stream, self), delimiter=self._delimiter, strict=True)
                 names = [name.strip() for name in next(rows, [])]
                 self._check_names(names)
@@ -227,10 +225,6 @@ class RecordFile:
         except csv.Error as error:
             hint = "Close every quote, and write a quote inside a quoted cell twice"
             raise self.problem(f"Invalid table - {error}", start, hint) from None
-        except DatasetError:
-            raise
-        except Exception as error:
-            raise self._unreadable(error) from None
 
     @cached_property
     def _delimiter(self) -> str:
@@ -261,29 +255,16 @@ class RecordFile:
         """Return the error for a file that cannot be parsed."""
         return DatasetParseError(f"Cannot read {self.path}, line {line}", what, hint, path=self.path, line=line)
 
-    def _unreadable(self, error: Exception) -> DatasetError:
-        if damage := compression_error(self.path, error):
-            return damage
-        if isinstance(error, OSError):
-            return DatasetNotFoundError(f"Cannot read {self.path}: {error.strerror or error}", path=self.path)
-        if isinstance(error, DatasetError):
-            return error
-        raise error
-
 
 def items_of(value: Any) -> Iterator[Record]:
     """Yield the items of a list with their lines, if they are known, or the value itself."""
     if not isinstance(value, list):
-        yield Record(_line_of(value, 1), value)
+        start = getattr(value, "start", None)
+        yield Record(1 if start is None else start.line + 1, value)
         return
     marks = getattr(value, "marks", None)
     for index, item in enumerate(value):
         yield Record(marks[index].line + 1 if marks else index + 1, item)
-
-
-def _line_of(value: Any, default: int) -> int:
-    start = getattr(value, "start", None)
-    return start.line + 1 if start is not None else default
 
 
 def _decoded_lines(stream: Any, file: RecordFile) -> Iterator[str]:

@@ -39,14 +39,10 @@ class _Sessions(ForeignFormat):
 
         def rows(record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
             if "log" in record.data:
-                for what in (
-                    *record.data["log"].losses(),
-                    *(
-                        f"{kind} in inputs and expected outputs, which were replaced"
-                        for kind in privacy.counts.elements()
-                    ),
-                ):
+                for what in record.data["log"].losses():
                     lose(what)
+                for kind in privacy.counts.elements():
+                    lose(f"{kind} in inputs and expected outputs, which were replaced")
                 privacy.counts.clear()
                 return []
             session: Session = record.data["session"]

@@ -7,16 +7,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.files import refusal
-from agentv.datasets.formats.dataset_format import (
-    BadRow,
-    Batch,
-    Document,
-    PlainRow,
-    ReadOptions,
-    Row,
-    source_of,
-    suggested,
-)
+from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import AgentvError, DatasetError, InvalidDatasetError
 from agentv.model.diagnostics import type_word
@@ -68,11 +59,11 @@ def folders_without_case(cases: Any, document: str) -> list[str]:
     return [path for path in _subfolders(folder) if _case_file(path) is None]
 
 
-def read_cases(file: CaseFile, options: ReadOptions, parse: Parse) -> Iterator[Batch]:
+def read_cases(file: CaseFile, options: formats.ReadOptions, parse: Parse) -> Iterator[formats.Batch]:
     """Yield the cases of a file in batches. `parse` parses a YAML file."""
-    if "jsonl" in suggested(file.path):
-        source = source_of(file.path, "jsonl")
-        for batch in source.format.read(Document(source), options):
+    if "jsonl" in formats.suggested(file.path):
+        source = formats.source_of(file.path, "jsonl")
+        for batch in source.format.read(formats.Document(source), options):
             yield _with_variables(batch, file)
         return
     data = parse(file)
@@ -84,8 +75,10 @@ def read_cases(file: CaseFile, options: ReadOptions, parse: Parse) -> Iterator[B
         raise InvalidDatasetError(f"Invalid case file: {file.path}", detail, path=file.path, line=1)
     for index, case in enumerate(data):
         mark = locate(data, (index,))
-        row: Row = case if isinstance(case, Map) else BadRow(f"Expected an object, got {type_word(case)}")
-        yield Batch(file.path, mark.line if mark else 1, [row])
+        row: formats.Row = (
+            case if isinstance(case, Map) else formats.BadRow(f"Expected an object, got {type_word(case)}")
+        )
+        yield formats.Batch(file.path, mark.line if mark else 1, [row])
 
 
 def _single(file: CaseFile, data: Any) -> Any:
@@ -104,17 +97,17 @@ def _single(file: CaseFile, data: Any) -> Any:
     return cases
 
 
-def _with_variables(batch: Batch, file: CaseFile) -> Batch:
+def _with_variables(batch: formats.Batch, file: CaseFile) -> formats.Batch:
     """Insert variables of the environment into the rows of a batch that name any."""
     if not any(line is not None and MARK in line for line in batch.lines):
         return batch
-    rows: list[Row] = []
+    rows: list[formats.Row] = []
     for offset, row in enumerate(batch.rows):
-        if isinstance(row, PlainRow):
+        if isinstance(row, formats.PlainRow):
             row = msgspec.json.decode(batch.lines[offset])
         is_data = isinstance(row, dict)
         rows.append(insert_environment(row, file.path, file.document_folder, batch.line + offset) if is_data else row)
-    return Batch(batch.file, batch.line, rows)
+    return formats.Batch(batch.file, batch.line, rows)
 
 
 def _files_of(reference: str, document: str, line: int) -> list[CaseFile]:
@@ -147,7 +140,7 @@ def _check(file: CaseFile, line: int) -> None:
     folder = os.path.realpath(file.document_folder)
     if why := refusal(os.path.realpath(path), folder, project_root(folder)):
         raise _unusable(document, line, f"File '{path}' {why} and was not read", "Copy the file into the project")
-    if not {"yaml", "jsonl"}.intersection(suggested(path)) and not path.lower().endswith(".json"):
+    if not {"yaml", "jsonl"}.intersection(formats.suggested(path)) and not path.lower().endswith(".json"):
         what = f"Cases cannot be read from '{path}'"
         raise _unusable(document, line, what, "List cases in a .yaml, .yml, .json or .jsonl file")
 

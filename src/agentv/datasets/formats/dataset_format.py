@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import msgspec
 
-from agentv.errors import DatasetError, DatasetWarning, InvalidCaseError, UsageError
+from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, InvalidCaseError, UsageError
 from agentv.lazy_regex import lazy_regex
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
 from agentv.settings.format_choice import DEFAULT_STRENGTH
-from agentv.support.lines import MAX_LINE_BYTES, SUFFIXES, open_lines
+from agentv.support.lines import MAX_LINE_BYTES, SUFFIXES, compression_error, open_lines
 
 if TYPE_CHECKING:
     from agentv.datasets.foreign.foreign_format import MappedFile
@@ -255,6 +255,20 @@ def read_head(path: str) -> bytes:
             return stream.read(HEAD_BYTES)
     except Exception:  # decompression raises various types
         return b""
+
+
+@contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """Open a file, decompressed. Raises DatasetError, also for damage that is found while it is read."""
+    try:
+        with open_lines(path) as stream:
+            yield stream
+    except Exception as error:
+        if damage := compression_error(path, error):
+            raise damage from None
+        if isinstance(error, OSError):
+            raise DatasetNotFoundError(f"Cannot read {path}: {error.strerror or error}", path=path) from None
+        raise
 
 
 def object_keys(head: bytes) -> set[str]:

@@ -41,7 +41,7 @@ _ADVICE = {
 
 def name_of_document(keys: Collection[str]) -> str:
     """Return what an object with these keys is, if another tool writes such files; otherwise an empty text."""
-    return _name(_DOCUMENTS, keys)
+    return next((name for fields, name in _DOCUMENTS.items() if all(key in keys for key in fields.split())), "")
 
 
 def name_of_text(head: bytes) -> str:
@@ -79,7 +79,3 @@ def _cells(line: str, delimiter: str) -> list[str]:
     import csv  # late: needed only for mistakes
 
     return next(csv.reader([line], delimiter=delimiter), [])
-
-
-def _name(names: dict[str, str], keys: Collection[str]) -> str:
-    return next((name for fields, name in names.items() if all(key in keys for key in fields.split())), "")

@@ -13,22 +13,9 @@ import msgspec
 
 from agentv.datasets.case.keys import CaseKeys
 from agentv.datasets.case.shorthand import AGENTMARK, is_agentmark_row, is_result, row_problems
-from agentv.datasets.formats.dataset_format import (
-    SIDECAR_SUFFIXES,
-    BadRow,
-    Batch,
-    Content,
-    DatasetFormat,
-    Document,
-    PlainRow,
-    ReadOptions,
-    Row,
-    Source,
-    base_of,
-    object_keys,
-)
+from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.foreign_files import hint_for, name_of_text
-from agentv.errors import DatasetError, DatasetNotFoundError, DatasetParseError, InvalidCaseError
+from agentv.errors import DatasetError, DatasetParseError, InvalidCaseError
 from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import Problems, type_word
 from agentv.model.values import MAX_DEPTH, json_decoder, to_json
@@ -40,10 +27,8 @@ from agentv.support.lines import (
     LFS_PROBLEM,
     MAX_LINE_BYTES,
     Line,
-    compression_error,
     line_batches,
     open_for_writing,
-    open_lines,
 )
 from agentv.support.yaml.yaml_writer import write_yaml
 
@@ -57,18 +42,22 @@ _TOKENS = lazy_regex(r'"[^"\\]*(?:\\.[^"\\]*)*"|([-+.\w]+)')
 _SURROGATES = lazy_regex(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
 
 
-def explain(line: bytes, error: Exception) -> BadRow:
+def explain(line: bytes, error: Exception) -> formats.BadRow:
     """Describe the problem in a line that could not be decoded."""
     if isinstance(error, RecursionError):
-        return BadRow("nested too deeply", hint=_DEPTH_HINT)
+        return formats.BadRow("nested too deeply", hint=_DEPTH_HINT)
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as problem:
         column = len(line[: problem.start].decode("utf-8")) + 1
-        return BadRow(f"the byte 0x{line[problem.start]:02x} is not valid UTF-8", column, "Save the file as UTF-8")
+        return formats.BadRow(
+            f"the byte 0x{line[problem.start]:02x} is not valid UTF-8", column, "Save the file as UTF-8"
+        )
     start = text.lstrip(" \t")
     if start.startswith(("#", "//", "/*")):
-        return BadRow("a comment is not JSON", len(text) - len(start) + 1, "JSON Lines does not support comments")
+        return formats.BadRow(
+            "a comment is not JSON", len(text) - len(start) + 1, "JSON Lines does not support comments"
+        )
     import json  # late: only needed for a bad row
 
     try:
@@ -76,21 +65,21 @@ def explain(line: bytes, error: Exception) -> BadRow:
     except json.JSONDecodeError as problem:
         return _from_json_error(text, problem)
     except RecursionError:
-        return BadRow("nested too deeply", hint=_DEPTH_HINT)
+        return formats.BadRow("nested too deeply", hint=_DEPTH_HINT)
     except ValueError as problem:
         constant = str(problem)
         place = _column(text, lambda token: token == constant)
-        return BadRow(f"{constant} is not allowed", place, "Use null, or leave the field out")
+        return formats.BadRow(f"{constant} is not allowed", place, "Use null, or leave the field out")
     return _from_msgspec(text, str(error))
 
 
-def _from_json_error(text: str, problem: JSONDecodeError) -> BadRow:
+def _from_json_error(text: str, problem: JSONDecodeError) -> formats.BadRow:
     """Translate an error of the standard library's parser, which has better messages than msgspec."""
     end = len(text.rstrip(" \t\r"))
     if problem.pos >= end or "Unterminated string" in problem.msg:
         if text.lstrip(" \t").startswith("["):
-            return BadRow("Expected JSON object, got array", hint=ARRAY_HINT)
-        return BadRow("the line is cut off before the object ends", end + 1, ROW_HINT)
+            return formats.BadRow("Expected JSON object, got array", hint=ARRAY_HINT)
+        return formats.BadRow("the line is cut off before the object ends", end + 1, ROW_HINT)
     message = problem.msg.removesuffix(" at").removesuffix(" starting")
     words = {
         "Expecting value": "expected a value",
@@ -109,18 +98,20 @@ def _from_json_error(text: str, problem: JSONDecodeError) -> BadRow:
     char = text[problem.pos] if problem.pos < len(text) else ""
     if what.startswith("expected") and char:
         what += f", found {char!r}"
-    return BadRow(what, problem.pos + 1, ROW_HINT)
+    return formats.BadRow(what, problem.pos + 1, ROW_HINT)
 
 
-def _from_msgspec(text: str, message: str) -> BadRow:
+def _from_msgspec(text: str, message: str) -> formats.BadRow:
     """Translate an error that only msgspec raises: a lone surrogate, or a number out of range."""
     if "surrogate" in message or "truncated" in message:
         lone = next((match.start(1) + 1 for match in _SURROGATES.finditer(text) if match[1]), None)
         what = "a lone surrogate (\\ud800 to \\udfff) is not a character"
-        return BadRow(what, lone, "Write characters outside the BMP as surrogate pairs")
+        return formats.BadRow(what, lone, "Write characters outside the BMP as surrogate pairs")
     if "out of range" in message:
-        return BadRow("a number is out of range", _column(text, _too_large), "Write very large numbers as strings")
-    return BadRow(message, None, ROW_HINT)
+        return formats.BadRow(
+            "a number is out of range", _column(text, _too_large), "Write very large numbers as strings"
+        )
+    return formats.BadRow(message, None, ROW_HINT)
 
 
 def _column(text: str, accepts: Callable[[str], bool]) -> int | None:
@@ -145,39 +136,39 @@ _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _CASE_KEYS = frozenset({*known_keys(CaseKeys), *aliases_of(CaseKeys)}) - {"description", "metadata", "tags"}
 
 
-class _Jsonl(DatasetFormat):
+class _Jsonl(formats.DatasetFormat):
     suffixes = (".jsonl", ".ndjson")
     has_sidecar = can_be_sharded = can_be_compressed = writes_plain_rows = True
 
     def sniff(self, head: bytes, path: str) -> bool:  # noqa: ARG002
         first = head.removeprefix(_BOM).lstrip().split(b"\n", 1)[0]
-        return not _CASE_KEYS.isdisjoint(object_keys(first))
+        return not _CASE_KEYS.isdisjoint(formats.object_keys(first))
 
-    def open(self, source: Source) -> Document:
-        return Document(source, is_agentmark=is_agentmark_row(first_row(source.files, skip_invalid=True)))
+    def open(self, source: formats.Source) -> formats.Document:
+        return formats.Document(source, is_agentmark=is_agentmark_row(first_row(source.files, skip_invalid=True)))
 
-    def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
-        decode: Callable[[bytes], Any] = json_decoder(PlainRow if options.plain else dict[str, Any])
+    def read(self, document: formats.Document, options: formats.ReadOptions) -> Iterator[formats.Batch]:
+        decode: Callable[[bytes], Any] = json_decoder(formats.PlainRow if options.plain else dict[str, Any])
         for file in document.source.files:
             number = 1
             blank = BlankLines(file)
             for lines, cut in _lines(file, options.max_line_bytes):
                 try:
-                    rows: list[Row] = list(map(decode, lines))  # type: ignore[arg-type]
+                    rows: list[formats.Row] = list(map(decode, lines))  # type: ignore[arg-type]
                 except (*_FAILURES, TypeError):
                     rows = [_row(line, decode, options.max_line_bytes) for line in lines]
                     blank.add(rows.count(None))
                     if cut:
                         rows[-1] = _cut_off(rows[-1], number + len(rows) - 1)
-                yield Batch(file, number, rows, lines)
+                yield formats.Batch(file, number, rows, lines)
                 number += len(rows)
 
-    def write(self, content: Content, path: str) -> None:
+    def write(self, content: formats.Content, path: str) -> None:
         """Write one line per row, with its original JSON text if there is one, and the settings in a sidecar."""
         with open_for_writing(path) as stream:
             for row in content.rows:
                 stream.write((to_json(row.data) if row.text is None else row.text.strip(_BLANK)) + b"\n")
-        with Path(base_of(path) + SIDECAR_SUFFIXES[0]).open("wb") as stream:
+        with Path(formats.base_of(path) + formats.SIDECAR_SUFFIXES[0]).open("wb") as stream:
             write_yaml(content.header, stream)
 
     def insert(self, data: bytes, key: str, values: Mapping[str, Any]) -> bytes:
@@ -191,7 +182,7 @@ class _Jsonl(DatasetFormat):
         is_from_run = name == "cases.jsonl" and os.path.isfile(os.path.join(folder, "run.json"))
         return "the cases of an earlier run" if is_from_run else None
 
-    def lint(self, document: Document, options: ReadOptions) -> Iterator[DatasetError]:
+    def lint(self, document: formats.Document, options: formats.ReadOptions) -> Iterator[DatasetError]:
         """Report repeated keys, of which loading uses the last, and violations of AgentMark's own rules."""
         implied = AGENTMARK if document.is_agentmark else None
         is_agentmark = (document.header.get("format") or implied) == AGENTMARK
@@ -202,7 +193,7 @@ class _Jsonl(DatasetFormat):
                     message, hint, field = problem.message, problem.hint, problem.field
                     yield InvalidCaseError(headline, message, hint, path=file, line=number, field=field)
 
-    def row_error(self, row: BadRow, path: str, line: int) -> DatasetError:
+    def row_error(self, row: formats.BadRow, path: str, line: int) -> DatasetError:
         at = "" if row.column is None else f", at column {row.column}"
         detail = f"Line {line}: Invalid JSON - {row.what}{at}"
         headline = f"Failed to parse JSONL file: {path}"
@@ -269,21 +260,14 @@ def _with_key(line: bytes, key: str, values: Mapping[str, Any]) -> bytes:
 
 def _lines(file: str, max_line_bytes: int) -> Iterator[tuple[list[Line], bool]]:
     """Yield the lines of one file in batches, after checking how the file begins."""
-    try:
-        with open_lines(file) as stream:
-            first = True
-            for lines, cut in line_batches(stream, max_line_bytes):
-                if first:
-                    _check_start(file, lines)
-                    lines[0] = None if lines[0] is None else lines[0].removeprefix(_BOM)
-                    first = False
-                yield lines, cut
-    except Exception as error:
-        if damage := compression_error(file, error):
-            raise damage from None
-        if isinstance(error, OSError):
-            raise DatasetNotFoundError(f"Cannot read {file}: {error.strerror or error}", path=file) from None
-        raise
+    with formats.opened(file) as stream:
+        first = True
+        for lines, cut in line_batches(stream, max_line_bytes):
+            if first:
+                _check_start(file, lines)
+                lines[0] = None if lines[0] is None else lines[0].removeprefix(_BOM)
+                first = False
+            yield lines, cut
 
 
 def _check_start(file: str, lines: list[Line]) -> None:
@@ -309,11 +293,11 @@ def _unparsable(file: str, what: str, hint: str, column: int | None = None) -> D
     return DatasetParseError(f"Failed to parse JSONL file: {file}", what, hint, path=file, line=1, column=column)
 
 
-def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
+def _row(line: Line, decode: Any, max_line_bytes: int) -> formats.Row:
     """Decode one line of a batch that could not be decoded as a whole."""
     if line is None:
         hint = "Raise the limit with --max-line-bytes, or split the data"
-        return BadRow(f"the line is longer than {max_line_bytes:,} bytes", hint=hint)
+        return formats.BadRow(f"the line is longer than {max_line_bytes:,} bytes", hint=hint)
     line = line.removesuffix(b"\n")
     if not line.strip(_BLANK):
         return None
@@ -328,13 +312,13 @@ def _row(line: Line, decode: Any, max_line_bytes: int) -> Row:
     if isinstance(value, dict):
         return value
     hint = ARRAY_HINT if isinstance(value, list) else ROW_HINT
-    return BadRow(f"Expected JSON object, got {type_word(value)}", hint=hint)
+    return formats.BadRow(f"Expected JSON object, got {type_word(value)}", hint=hint)
 
 
-def _cut_off(row: Row, number: int) -> Row:
-    if isinstance(row, BadRow) and row.column is not None and "cut off" in row.what:
+def _cut_off(row: formats.Row, number: int) -> formats.Row:
+    if isinstance(row, formats.BadRow) and row.column is not None and "cut off" in row.what:
         hint = f"Line {number} is the last and does not end with a newline: the file is probably incomplete"
-        return BadRow(row.what, row.column, hint)
+        return formats.BadRow(row.what, row.column, hint)
     return row
 
 

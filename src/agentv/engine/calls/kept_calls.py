@@ -8,10 +8,9 @@ from agentv.model.job import OverrideKey
 from agentv.model.response import Responder
 from agentv.runs.redaction import Redactor
 from agentv.runs.writer import ResultWriter
-from agentv.targets.recordings.call_flights import CallFlights
 from agentv.targets.recordings.recorder import RecordingResponder
 from agentv.targets.recordings.replay import RecordedResponder, Recording, choose_target
-from agentv.targets.recordings.response_cache import CachedResponder, ResponseCache
+from agentv.targets.recordings.response_cache import CachedResponder, CallFlights, ResponseCache
 from agentv.targets.target import Target, file_hashes, fingerprint_of
 
 

@@ -12,7 +12,7 @@ from rapidfuzz.distance.Indel import normalized_similarity
 from agentv.evaluators.base import Evaluator, Limit, Weight, cut, missed, quoted, within
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
-from agentv.support.json_values import MISSING, same, steps_of, value_at
+from agentv.support.json_values import MISSING, json_or, same, steps_of, value_at
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -201,11 +201,7 @@ def _expected_data(judgement: Judgement) -> Any:
 def _json_in(text: str) -> Any:
     """Return the object or list in a text: all of it, a code fence or the outermost braces; otherwise MISSING."""
     for candidate in (text, *_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]):
-        try:
-            value = msgspec.json.decode(candidate.strip())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict | list):
+        if isinstance(value := json_or(candidate.strip(), None), dict | list):
             return value
     return MISSING
 
@@ -215,13 +211,14 @@ def _outcome(rule: FieldRule, value: Any, reference: Any) -> FieldScore | None:
         return 1.0, f"{rule.path}: nothing expected"
     if value is MISSING:
         return (0.0, f"{rule.path}: missing, expected {quoted(reference)}") if rule.required else None
-    if rule.match == "exact":
-        score, note = float(same(value, reference)), ""
-    else:
-        score, note = _MATCHES[rule.match](rule, value, reference)
+    score, note = _MATCHES[rule.match](rule, value, reference)
     if score == 1.0 and not note:
         return score, f"{rule.path}: {quoted(value)}"
     return score, f"{rule.path}: {quoted(value)}, expected {quoted(reference)}{note}"
+
+
+def _exact(_: FieldRule, value: Any, reference: Any) -> FieldScore:
+    return float(same(value, reference)), ""
 
 
 def _numeric(rule: FieldRule, value: Any, reference: Any) -> FieldScore:
@@ -271,4 +268,4 @@ def _fuzzy(rule: FieldRule, value: Any, reference: Any) -> FieldScore:
     return similarity, note
 
 
-_MATCHES = {"numeric_tolerance": _numeric, "date": _dated, "fuzzy": _fuzzy}
+_MATCHES = {"exact": _exact, "numeric_tolerance": _numeric, "date": _dated, "fuzzy": _fuzzy}

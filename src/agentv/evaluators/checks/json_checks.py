@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -72,11 +72,9 @@ def schema_errors(validator: Validator, value: Any) -> list[str]:
         return []
     errors = []
     try:
-        for error in validator.iter_errors(value):
+        for error in islice(validator.iter_errors(value), _MOST_ERRORS):
             place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
             errors.append(cut(f"{place.lstrip('.') or 'the answer'}: {error.message}"))
-            if len(errors) == _MOST_ERRORS:
-                break
     except ValueError:
         # An error includes the invalid value, and this one is nested too deeply to be shown.
         errors.append("the answer does not match the schema")
@@ -198,7 +196,11 @@ class JsonDiff(AgainstReference, frozen=True, kw_only=True, dict=True):
         if (answer := json_or(judgement.candidate_answer.strip(), MISSING)) is MISSING:
             return missed("is not valid JSON")
         ignored = {steps_of(path) for path in self.ignore}
-        compared = [entry for entry in _compared(answer, reference, ()) if not _is_below(entry[0], ignored)]
+        compared = [
+            (place, difference)
+            for place, difference in _compared(answer, reference, ())
+            if not any(place[: len(prefix)] == prefix for prefix in ignored)
+        ]
         differences = [difference for _, difference in compared if difference]
         equal = 1.0 if not compared else 1 - len(differences) / len(compared)
         sentence = f"{len(compared) - len(differences)} of {plural(len(compared), 'value')} equal"
@@ -231,10 +233,6 @@ def _difference(one: Any, other: Any, place: tuple[Step, ...]) -> str:
     if other is MISSING:
         return f"{where}: {quoted(one)} is not expected"
     return "" if same(one, other) else f"{where}: {quoted(one)}, expected {quoted(other)}"
-
-
-def _is_below(place: tuple[Step, ...], ignored: set[tuple[Step, ...]]) -> bool:
-    return any(place[: len(prefix)] == prefix for prefix in ignored)
 
 
 class IsJson(_SchemaCheck, frozen=True, kw_only=True, dict=True):

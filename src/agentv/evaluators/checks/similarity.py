@@ -23,9 +23,9 @@ from agentv.evaluators.base import (
     quoted,
     reference_text,
     similarity_score,
+    written,
 )
 from agentv.evaluators.checks.javascript_patterns import characters, code_units
-from agentv.evaluators.checks.text_checks import written
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.response import Response

@@ -15,23 +15,18 @@ from agentv.evaluators.base import (
     AgainstReference,
     Scalar,
     Scalars,
-    compared_text,
     cut,
     missed,
     passed,
     quoted,
     reference_text,
     reference_value,
+    written,
 )
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.job import Judgement
 from agentv.support.json_values import same
 from agentv.support.patterns import SlowPattern, search
-
-
-def written(value: Scalar, exact: bool) -> str:
-    """Return the text of a value: trimmed, or with the white space at its ends if the check is exact."""
-    return value if exact and isinstance(value, str) else compared_text(value)
 
 
 class _TextCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
@@ -82,22 +77,16 @@ class _ListCheck(AgainstReference, frozen=True, kw_only=True, dict=True):
 
     def complaints(self) -> list[str]:
         """A blank text."""
-        texts = [written(item, self.exact) for item in self.value or ()]
-        return [f"'value[{index}]' {BLANK}" for index, text in enumerate(texts) if not text]
+        return [f"'value[{index}]' {BLANK}" for index, text in enumerate(self._value_texts) if not text]
 
     def _found(self, judgement: Judgement) -> list[tuple[str, bool]]:
         """Return each text, and whether the answer contains it."""
-        texts = self._written or self.texts(judgement)
+        texts = self.texts(judgement)
         if not texts or not all(texts):
             raise EvaluatorFailure(f"A text to look for {BLANK}")
         fold: Callable[[str], str] = str.lower if self.ignores_case else str
         answer = fold(judgement.candidate_answer)
         return [(text, fold(text) in answer) for text in texts]
-
-    @cached_property
-    def _written(self) -> list[str]:
-        """The texts from the settings with the white space at their ends, if they are exact."""
-        return [written(item, True) for item in self.value or ()] if self.exact else []
 
 
 class Contains(_TextCheck, frozen=True, kw_only=True, dict=True):
@@ -167,11 +156,6 @@ class IContainsAll(ContainsAll, frozen=True, kw_only=True, dict=True):
     ignores_case: ClassVar[bool] = True
 
 
-def _is_data(text: str) -> bool:
-    """Return whether a text may be a JSON object or list."""
-    return text.lstrip().startswith(("{", "["))
-
-
 class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
     """The answer equals a text or a JSON value. A text with a JSON object or list also equals the same JSON.
 
@@ -188,7 +172,7 @@ class Equals(AgainstReference, frozen=True, kw_only=True, dict=True):
         answer = judgement.candidate_answer if self.exact is True else judgement.candidate_answer.strip()
         # A number also equals its own text, which JSON may write differently.
         holds = isinstance(reference, str | int | float) and answer == written(reference, self.exact is True)
-        is_text = isinstance(reference, str) and (self.exact or not _is_data(reference))
+        is_text = isinstance(reference, str) and (self.exact or not reference.lstrip().startswith(("{", "[")))
         if not holds and not is_text:
             with suppress(ValueError, RecursionError):
                 data = msgspec.json.decode(reference) if isinstance(reference, str) else reference

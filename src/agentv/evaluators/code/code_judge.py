@@ -1,22 +1,24 @@
-"""Judges in user code: a program that reads the answer as JSON and prints a score, or a Python function."""
+"""Judges in user code: a program that reads the answer and prints a score or exits with one, or a Python function."""
 
 import os
 import re
+import shlex
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from agentv.evaluators.base import (
     LONGEST_REASON,
     Count,
+    Seconds,
     cut,
     find_path,
-    missed,
-    passed,
+    pass_if,
     program_complaints,
     script_problems,
     stamp_of,
@@ -31,12 +33,14 @@ from agentv.evaluators.code.program import (
     confinement_for,
     warm_script,
     with_level,
+    workspace_confinement,
 )
 from agentv.evaluators.code.static_checks import function_reference
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.job import Judgement
 from agentv.sandbox.confinement import Confinement
 from agentv.sandbox.subprocesses import ProcessOutput, ending_of, tail_of
+from agentv.support.json_values import MISSING, json_or
 
 _EXIT_HINT = "to score a program by its exit code, use `type: command`"
 _ANY_EXIT_CODE = frozenset(range(256))
@@ -153,23 +157,13 @@ def read_grade(ended: ProcessOutput) -> Score:
     text = ended.stdout.removeprefix("\ufeff").strip()
     if ended.code and (ended.stderr.strip() or text.startswith(("{", "[")) or ended.code >= _FROM_SHELL):
         raise EvaluatorFailure(f"The grader {ending_of(ended.code)}{tail_of((ended.stderr or text).encode())}")
-    if _is_json(text) or any(line.lstrip().startswith("{") for line in text.splitlines()):
+    if json_or(text, MISSING) is not MISSING or any(line.lstrip().startswith("{") for line in text.splitlines()):
         return read_score(text)
-    score = passed if ended.code == 0 else missed
-    sentence = text if text else ending_of(ended.code)
-    return score(cut(sentence, LONGEST_REASON))
+    return pass_if(ended.code == 0, cut(text or ending_of(ended.code), LONGEST_REASON))
 
 
 _FROM_SHELL = 126
 """From this exit code on, a shell reports a program that it could not start, or that a signal ended."""
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 _INLINE = "agentv.evaluators.code.inline_python:inline_score"
@@ -241,3 +235,55 @@ def _located(place: str, judgement: Judgement) -> tuple[str, tuple[int, int] | N
         raise EvaluatorFailure(f"Cannot read file '{place}': {error.strerror}") from None
     except Exception as error:
         raise EvaluatorFailure(str(error)) from None
+
+
+ExitCodes = Annotated[tuple[Annotated[int, Meta(ge=0, le=255)], ...], Meta(min_length=1)]
+
+
+class CommandCheck(SandboxedEvaluator, frozen=True, kw_only=True):
+    """A program whose exit code decides: 0 passes, 1 fails. Its output is the reason.
+
+    `command` is a list of arguments, or a string for the shell, such as `pytest -q`. It runs in the job's workspace, or
+    in the dataset's folder if there is none; `cwd` is relative to that. It reads the answer from stdin. Exit codes that
+    are neither in `pass_codes` nor in `fail_codes`, signals and timeouts are errors: a crash is not a score. With
+    `sandbox`, the program may write to the workspace.
+    """
+
+    command: str | list[str]
+    cwd: str | None = None
+    timeout_seconds: Seconds = 300.0
+    pass_codes: ExitCodes = (0,)
+    fail_codes: ExitCodes = (1,)
+
+    def complaints(self) -> list[str]:
+        """A blank program, or an exit code that means both."""
+        both = sorted(set(self.pass_codes) & set(self.fail_codes))
+        twice = [f"Exit code {both[0]} is in 'pass_codes' and in 'fail_codes'"] if both else []
+        return program_complaints("command", self.command) + twice
+
+    def references(self) -> Iterator[FileReference]:
+        """The program, which may be in the workspace and is therefore not checked."""
+        yield FileReference(("command",), self.command, executes="command")
+
+    async def evaluate(self, judgement: Judgement) -> Score:
+        """Run the program and score its exit code."""
+        workspace = judgement.workspace_path
+        program = Program.of(
+            self,
+            judgement,
+            script=self.command,
+            folder=workspace or judgement.workdir,
+            variables={"AGENTV_WORKSPACE_PATH": workspace} if workspace else {},
+            memory_mb=self.memory_mb,
+            confinement=workspace_confinement(self.sandbox, judgement),
+            writable=(workspace,) if workspace else (),
+            noun="The command",
+        )
+        ended = await program.finish(
+            judgement.candidate_answer.encode(errors="replace"), frozenset((*self.pass_codes, *self.fail_codes))
+        )
+        command = self.command if isinstance(self.command, str) else shlex.join(self.command)
+        sentence = cut(f"`{command}` {ending_of(ended.code)}")
+        output = tail_of((ended.stdout + ended.stderr).encode(errors="replace")).removeprefix(": ")
+        score = pass_if(ended.code in self.pass_codes, sentence)
+        return with_level(replace(score, reasoning=output or None), self.sandbox, program.confinement)

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from agentv.model.environment import Environment
@@ -24,31 +25,25 @@ class JudgeHost:
     def __init__(self, environment: Environment, targets: tuple[str, ...] = ()) -> None:
         self._environment = environment
         self._targets = targets
-        self._pool: WorkerPool | None = None
         self._proxy: asyncio.Task[ModelProxy] | None = None
-        self._threads: DaemonThreads | None = None
 
-    @property
+    @cached_property
     def pool(self) -> WorkerPool:
         """The processes for Python judges."""
-        if self._pool is None:
-            from agentv.evaluators.code.worker_pool import WorkerPool  # late: few runs need it
+        from agentv.evaluators.code.worker_pool import WorkerPool  # late: few runs need it
 
-            self._pool = WorkerPool(child_environment(environment=self._environment), serve=self._serve)
-        return self._pool
+        return WorkerPool(child_environment(environment=self._environment), serve=self._serve)
 
     def _serve(self, channel: socket.socket) -> Callable[[], None]:
         assert self._proxy is not None  # a judge with access to a model starts it first
         return self._proxy.result().serve(channel)
 
-    @property
+    @cached_property
     def threads(self) -> DaemonThreads:
         """The threads for functions that are called in this process."""
-        if self._threads is None:
-            from agentv.support.function_call import DaemonThreads  # late: few runs need it
+        from agentv.support.function_call import DaemonThreads  # late: few runs need it
 
-            self._threads = DaemonThreads()
-        return self._threads
+        return DaemonThreads()
 
     async def proxy(self) -> ModelProxy:
         """Return the model proxy. The first call starts it."""
@@ -60,12 +55,11 @@ class JudgeHost:
 
     async def aclose(self) -> None:
         """End all processes and idle threads, and stop the proxy."""
-        if self._threads is not None:
-            self._threads.close()
-        pool, self._pool = self._pool, None
+        if "threads" in self.__dict__:
+            self.threads.close()
         proxy, self._proxy = self._proxy, None
         try:
-            if pool is not None:
+            if (pool := self.__dict__.pop("pool", None)) is not None:
                 await pool.aclose()
         finally:
             if proxy is not None:

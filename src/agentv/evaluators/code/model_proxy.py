@@ -127,12 +127,9 @@ class ModelProxy:
         self._grants[grant.token] = grant
         url = f"http://{HOST}:{PROXY_PORT if isolated else await self.port()}"
         try:
-            yield {
-                "AGENTV_TARGET_PROXY_URL": url,
-                "AGENTV_TARGET_PROXY_TOKEN": grant.token,
-                "AGENTV_PROVIDER_PROXY_URL": url,
-                "AGENTV_PROVIDER_PROXY_TOKEN": grant.token,
-            }
+            values = {"URL": url, "TOKEN": grant.token}
+            kinds = ("TARGET", "PROVIDER")
+            yield {f"AGENTV_{kind}_PROXY_{name}": value for kind in kinds for name, value in values.items()}
         finally:
             del self._grants[grant.token]
             await grant.revoke()

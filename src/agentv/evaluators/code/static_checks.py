@@ -29,13 +29,15 @@ def transform_references(transform: Any) -> Iterator[FileReference]:
         if (script := script_file(function)) is None:
             yield function_reference(("transform", "function"), function)
         else:
-            yield FileReference(("transform", "function"), script[0], _file_check(script[0]))
+            yield FileReference(("transform", "function"), script[0], file_check(script[0]))
             yield FileReference(("transform", "function"), ["node", script[0]], executes="command")
     for code in scripts_of(transform):
         yield FileReference(("transform", "javascript"), code, executes="script")
 
 
-def _file_check(file: str) -> Callable[[FindFile, str], Problems]:
+def file_check(file: str) -> Callable[[FindFile, str], Problems]:
+    """Return a check that a file can be found."""
+
     def check(find_file: FindFile, _: str) -> Problems:
         find_file(file)
         return Problems()

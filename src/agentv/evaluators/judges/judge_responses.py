@@ -13,9 +13,9 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -146,16 +146,17 @@ async def call_judges(
         for sample in range(1, settings.votes + 1)
         for judge in judgement.judges
     ]
-    # Wait for all calls even if one fails: each is paid for and belongs in the record.
-    outcomes = await asyncio.gather(
-        *(call_for_format(ask, judge, messages, form, overrides) for judge, overrides in calls), return_exceptions=True
-    )
-    votes = []
-    for (judge, _), outcome in zip(calls, outcomes, strict=True):
+    votes = await all_of(call_for_format(ask, judge, messages, form, overrides) for judge, overrides in calls)
+    return [(judge, vote) for (judge, _), vote in zip(calls, votes, strict=True)]
+
+
+async def all_of(calls: Iterable[Awaitable[Value]]) -> list[Value]:
+    """Return the results of calls. All are waited for even if one fails: each is paid for and belongs in the record."""
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
-        votes.append((judge, outcome))
-    return votes
+    return cast("list[Value]", outcomes)
 
 
 async def call_for_format(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from agentv.errors import UsageError
-from agentv.extensions.agents.events import Event, LogFormat
+from agentv.extensions.agents.events import Event, LogFormat, Transcript
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response, TargetFailure
 from agentv.model.sandbox_settings import CONTAINERS, Sandboxed
@@ -285,9 +285,19 @@ class CodingAgent(WorkspaceTarget, frozen=True, kw_only=True):
             files[self.instructions] = self.system_prompt
         return Invocation(arguments=(*arguments, *self.args), stdin=stdin, env={**folders, **env}, files=files)
 
+    @classmethod
+    def read_events(cls, events: Iterable[Event]) -> Response:
+        """Return the answer in an agent's events. Raises the failure that they report, with what was paid for."""
+        transcript = Transcript()
+        try:
+            cls.follow(events, transcript)
+            return transcript.response()
+        except TargetFailure as failure:
+            raise transcript.failed(failure) from None
+
     @staticmethod
-    def read_events(events: Iterable[Event]) -> Response:
-        """Return the answer in an agent's events. Raises the failure that they report."""
+    def follow(events: Iterable[Event], transcript: Transcript) -> None:
+        """Add an agent's events to a transcript. Raises the failure that they report."""
         raise NotImplementedError
 
 

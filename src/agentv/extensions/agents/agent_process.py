@@ -1,26 +1,75 @@
-"""Run a coding agent for each call, in its own folder and home, and read the answer from its events."""
+"""Run a coding agent for each call, in its own folder, home and sandbox, and read the answer from its events."""
 
 import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from agentv.extensions.agents.access import agent_access
+from agentv.errors import UsageError
 from agentv.extensions.agents.agent import GIT_CONFIG, Call, CodingAgent, with_relative_paths
 from agentv.extensions.agents.events import MAX_BYTES, Event, EventStream, NoAnswer, classify_failure
+from agentv.model.environment import Environment
 from agentv.model.response import OpenLog, Request, Response, TargetFailure
+from agentv.model.sandbox_settings import HostKey
+from agentv.sandbox.availability import sandbox_of
+from agentv.sandbox.hosts import AllowedHost
+from agentv.sandbox.sandbox import OpenSandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.support.private_files import read_file
 from agentv.support.temporary_folders import temporary_folder
 from agentv.targets.workspace_target import SKILL_FILE, find_skill, install_skill
 from agentv.trust.env_file import environment_of
+from agentv.trust.policy import load_policy
+
+PLACEHOLDER = "added-by-agentv"
+"""The value of the key variable of an isolated agent, which requires a key but never has it."""
+
+
+class AgentAccess(msgspec.Struct, frozen=True):
+    """What an agent may use. `variables` replace those of its environment; `passed` are for containers."""
+
+    sandbox: OpenSandbox | None = None
+    variables: Mapping[str, str] = {}
+    passed: tuple[str, ...] = ()
+
+    @property
+    def is_container(self) -> bool:
+        """Whether the agent is a program of a container's image."""
+        return self.sandbox is not None and self.sandbox.confinement.is_container
+
+    def confine(self, spec: ProcessSpec, writable: Sequence[str], readable: Iterable[str]) -> ProcessSpec:
+        """Isolate the agent, if it has a sandbox."""
+        return spec if self.sandbox is None else self.sandbox.confine(spec, writable, readable, self.passed)
+
+
+def agent_access(settings: CodingAgent, environment: Environment, variables: Mapping[str, str]) -> AgentAccess:
+    """Return the access of an agent with these variables. Raises UsageError if it must be isolated but cannot be."""
+    if (sandbox := sandbox_of(f"Target '{settings.name}'", settings.sandbox, environment)) is None:
+        return AgentAccess()
+    if settings.user_settings:
+        message = f"Target '{settings.name}' cannot be isolated"
+        detail = "With `user_settings` the agent uses your own login, which an isolated program cannot read"
+        raise UsageError(message, detail, f"Set {' or '.join(settings.key_variables) or 'a key'} instead")
+    passed = (*settings.pass_env, *settings.key_variables)
+    api = settings.model_host
+    hosts = {entry.name for entry in sandbox.hosts}
+    key = next((name for name in settings.key_variables if variables.get(name)), None)
+    if api is None or key is None or api.host in hosts or variables.get(api.variable):
+        return AgentAccess(sandbox, {}, passed)
+    load_policy().check_host(api.host if "://" in api.host else f"https://{api.host}")
+    header = HostKey(variable=key, header=api.headers[key])
+    host = AllowedHost.read(api.host, {header.header: header.value(variables[key].strip())})
+    hidden = {name: PLACEHOLDER for name in settings.key_variables if variables.get(name)}
+    address = {api.variable: host.address + api.path}
+    return AgentAccess(OpenSandbox(sandbox.confinement, (*sandbox.hosts, host)), {**hidden, **address}, passed)
+
 
 _SESSION_VARIABLES = (
     *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"),
@@ -186,14 +235,20 @@ class AgentResponder:
                 self._make_home(home)
             self._check_hidden(home, work)
             if home is not None:
-                self._install_skills(home)
+                for folder in self._settings.skill_folders(self._home):
+                    install_skill(folder, os.path.join(home, self._settings.skill_places.home[0]))
             yield os.path.abspath(work), home, scratch
 
     def _make_home(self, home: str) -> None:
         if self._settings.home_template is None:
             os.mkdir(home)
-        else:
-            self._copy_template(home)
+            return
+        template = os.path.join(self._home, os.path.expanduser(self._settings.home_template))
+        try:
+            shutil.copytree(template, home, symlinks=True)
+        except OSError as error:  # shutil.Error, which has no strerror, is one too
+            why = error.strerror or "some files cannot be copied"
+            raise TargetFailure("process", f"Cannot create the agent's home from {template}: {why}") from None
 
     def _check_hidden(self, home: str | None, work: str) -> None:
         """Raise TargetFailure if the agent would see a hidden skill: in its home, its folder or a parent of that."""
@@ -204,19 +259,6 @@ class AgentResponder:
             leak = find_skill(name, settings.folders_for_skills(home, work, moved))
             if leak is not None and os.path.join(leak, SKILL_FILE) not in added:
                 raise TargetFailure("process", f"The agent would see the skill '{name}' in {leak}", stage="setup")
-
-    def _install_skills(self, home: str) -> None:
-        for folder in self._settings.skill_folders(self._home):
-            install_skill(folder, os.path.join(home, self._settings.skill_places.home[0]))
-
-    def _copy_template(self, home: str) -> None:
-        assert self._settings.home_template is not None
-        template = os.path.join(self._home, os.path.expanduser(self._settings.home_template))
-        try:
-            shutil.copytree(template, home, symlinks=True)
-        except OSError as error:  # shutil.Error, which has no strerror, is one too
-            why = error.strerror or "some files cannot be copied"
-            raise TargetFailure("process", f"Cannot create the agent's home from {template}: {why}") from None
 
 
 def _home_variables(home: str | None, environment: dict[str, str]) -> dict[str, str]:

@@ -54,7 +54,7 @@ class Transcript(Turns):
     def response(self) -> Response:
         """Return the answer, without malformed metadata. Raises NoAnswer if there is no text and no call."""
         if self.is_empty:
-            raise self.failed(NoAnswer())
+            raise NoAnswer
         return Response(
             messages=self.messages,
             usage=sum_usage(self.usages),

@@ -7,7 +7,7 @@ import msgspec
 
 from agentv.extensions.agents.agent import Call, CodingAgent, Invocation, key_variables_of, options
 from agentv.extensions.agents.events import Event, NoAnswer, Transcript, classify_failure
-from agentv.model.response import Response, TargetFailure
+from agentv.model.response import TargetFailure
 from agentv.model.token_counts import COPILOT_USAGE, OPENCODE_USAGE, PI_USAGE, usage
 from agentv.model.values import to_json
 from agentv.sessions.turns import milliseconds, number, text_of
@@ -50,9 +50,8 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
         )
 
     @staticmethod
-    def read_events(events: Iterable[Event]) -> Response:
+    def follow(events: Iterable[Event], transcript: Transcript) -> None:
         """Read turns by message id. A tool call and its result are one event with its own times."""
-        transcript = Transcript()
         fields = transcript.known
         ended = False
         for data, at_ms in events:
@@ -62,7 +61,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 error = data.get("error") or {}
                 details = error.get("data") or {}
                 message = str(details.get("message") or error.get("name"))
-                raise transcript.failed(classify_failure(message, details.get("statusCode")))
+                raise classify_failure(message, details.get("statusCode"))
             if not isinstance(part, dict):
                 continue
             if kind in ("step_start", "step_finish"):
@@ -78,8 +77,7 @@ class OpenCode(CodingAgent, frozen=True, kw_only=True):
                 transcript.usages.append(usage(part.get("tokens"), OPENCODE_USAGE))
                 transcript.costs.append(part.get("cost") or None)  # 0 means that the price is unknown
         if not ended:
-            raise transcript.failed(NoAnswer("opencode ended in the middle of a step"))
-        return transcript.response()
+            raise NoAnswer("opencode ended in the middle of a step")
 
 
 def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
@@ -160,9 +158,8 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
         return self.build_invocation(call, ["-p", "--mode", "json", "--no-session", *options(flags)], env)
 
     @staticmethod
-    def read_events(events: Iterable[Event]) -> Response:
+    def follow(events: Iterable[Event], transcript: Transcript) -> None:
         """Read each finished message as a turn. One with an error is final unless another message follows."""
-        transcript = Transcript()
         fields = transcript.known
         error = ""
         for number_of_event, (data, at_ms) in enumerate(events):
@@ -181,10 +178,9 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
                 cost = reported.get("cost") if isinstance(reported, dict) else None
                 transcript.costs.append((cost.get("total") if isinstance(cost, dict) else None) or None)
         if error:
-            raise transcript.failed(classify_failure(error))
+            raise classify_failure(error)
         if fields.get("stop_reason") in (None, "toolUse"):  # the model still has to see the tool's result
-            raise transcript.failed(NoAnswer("pi ended before an answer"))
-        return transcript.response()
+            raise NoAnswer("pi ended before an answer")
 
 
 class CopilotCli(CodingAgent, frozen=True, kw_only=True):
@@ -221,9 +217,8 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
         return msgspec.structs.replace(invocation, report=report)
 
     @staticmethod
-    def read_events(events: Iterable[Event]) -> Response:
+    def follow(events: Iterable[Event], transcript: Transcript) -> None:
         """Read numbered turns; events have their own timestamps, and more events may follow an error."""
-        transcript = Transcript()
         fields = transcript.known
         failure: TargetFailure | None = None
         ended, code = False, None
@@ -254,9 +249,8 @@ class CopilotCli(CodingAgent, frozen=True, kw_only=True):
             elif kind == "session.error":
                 failure = classify_failure(str(data.get("message")), data.get("statusCode"))
         if failure is not None:
-            raise transcript.failed(failure)
+            raise failure
         if not ended:
-            raise transcript.failed(NoAnswer("The Copilot CLI ended without a result"))
+            raise NoAnswer("The Copilot CLI ended without a result")
         if code:
-            raise transcript.failed(NoAnswer(f"The Copilot CLI ended with exit code {code}"))
-        return transcript.response()
+            raise NoAnswer(f"The Copilot CLI ended with exit code {code}")

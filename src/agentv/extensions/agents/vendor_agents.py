@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from agentv.extensions.agents.agent import Call, CodingAgent, Invocation, ModelHost, options
 from agentv.extensions.agents.events import Event, NoAnswer, Transcript, classify_failure
-from agentv.model.response import Response
 from agentv.model.token_counts import CLAUDE_CODE_USAGE, CODEX_USAGE, UsageFields, usage
 from agentv.model.values import to_json
 from agentv.sessions.turns import milliseconds, text_of
@@ -67,9 +66,8 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
         return self.build_invocation(call, arguments, env)
 
     @staticmethod
-    def read_events(events: Iterable[Event]) -> Response:
+    def follow(events: Iterable[Event], transcript: Transcript) -> None:
         """Read the messages of the main agent. Those of subagents are ignored; their result is a tool result."""
-        transcript = Transcript()
         result: dict[str, Any] | None = None
         for data, at_ms in events:
             kind, message = data.get("type"), data.get("message")
@@ -100,10 +98,9 @@ class ClaudeCode(CodingAgent, frozen=True, kw_only=True):
             errors = result.get("errors")
             message = result.get("result") or ("; ".join(map(str, errors)) if isinstance(errors, list) else "")
             message = str(message or f"Claude Code ended with {subtype}")
-            raise transcript.failed(classify_failure(message, result.get("api_error_status")))
+            raise classify_failure(message, result.get("api_error_status"))
         stop_reason = subtype.removeprefix("error_") if is_limit else result.get("stop_reason")
         transcript.known |= {"id": result.get("session_id"), "stop_reason": stop_reason}
-        return transcript.response()
 
 
 _NOT_INPUT = frozenset(
@@ -151,9 +148,8 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
         return msgspec.structs.replace(invocation, arguments=(*invocation.arguments, "-"))
 
     @staticmethod
-    def read_events(events: Iterable[Event]) -> Response:
+    def follow(events: Iterable[Event], transcript: Transcript) -> None:
         """Read messages and tool calls, which are items: commands, edits, searches and MCP tools."""
-        transcript = Transcript()
         error, completed = "", False
         for data, at_ms in events:
             kind = data.get("type")
@@ -170,10 +166,9 @@ class Codex(CodingAgent, frozen=True, kw_only=True):
             elif isinstance(item, dict) and kind in ("item.started", "item.completed"):
                 _item(transcript, item, at_ms, kind == "item.completed")
         if error:
-            raise transcript.failed(classify_failure(error))
+            raise classify_failure(error)
         if not completed:
             raise NoAnswer("Codex ended before its turn was completed")
-        return transcript.response()
 
 
 def _item(transcript: Transcript, item: dict[str, Any], at_ms: float, completed: bool) -> None:
@@ -230,9 +225,8 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
         return self.build_invocation(call, arguments, {}, {".gemini/settings.json": to_json(settings).decode()})
 
     @staticmethod
-    def read_events(events: Iterable[Event]) -> Response:
+    def follow(events: Iterable[Event], transcript: Transcript) -> None:
         """Read text, which comes in pieces, and tool calls; events have their own timestamps."""
-        transcript = Transcript()
         result: dict[str, Any] | None = None
         for data, arrived_ms in events:
             kind = data.get("type")
@@ -255,5 +249,4 @@ class GeminiCli(CodingAgent, frozen=True, kw_only=True):
         transcript.usages.append(usage(result.get("stats"), _GEMINI_USAGE))
         if result.get("status") == "error":
             message = (result.get("error") or {}).get("message") or "The Gemini CLI reported an error"
-            raise transcript.failed(classify_failure(str(message)))
-        return transcript.response()
+            raise classify_failure(str(message))

@@ -17,43 +17,21 @@ from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
 from agentv.datasets.detection import unsupported
 from agentv.datasets.formats import dataset_format as formats
-from agentv.datasets.formats.dataset_format import Batch, Content, DatasetFormat, PlainRow, ReadOptions, Row, WrittenRow
+from agentv.datasets.formats.dataset_format import Content, DatasetFormat, PlainRow, ReadOptions, WrittenRow
 from agentv.datasets.loader import StrictSink, ignore
 from agentv.errors import AgentvError, DatasetError, DatasetWarning, LossWarning, MappedNote, UsageError, plural
-from agentv.model.case import NO_DETAILS, EvalCase, case_to_data
+from agentv.model.case import EvalCase, case_to_data
 from agentv.model.diagnostics import did_you_mean
-from agentv.model.evaluator import execution_to_data
 from agentv.model.values import to_json
 from agentv.registry import FOREIGN_FORMATS
 from agentv.settings.evaluator_reader import ListsTests, with_agentv_defaults
 from agentv.support.hash_table import PackedIds
 from agentv.support.yaml.yaml_writer import WrittenInt
 
-_MOST_SETTINGS = 1024
 
-
-class ContentHash:
-    """Computes a hash of everything in a case that equality compares. A case's own hash covers its id only."""
-
-    def __init__(self) -> None:
-        self._settings: dict[tuple[int, int], tuple[int, EvalCase]] = {}
-
-    def __call__(self, case: EvalCase) -> int:
-        if case.details is not NO_DETAILS:
-            return hash(to_json(case_to_data(case)))
-        shared = self._settings.get((id(case.execution), id(case.evaluators)))
-        settings = self._add(case) if shared is None else shared[0]
-        texts = (case.id, case.expected_outcome, case.input, case.expected_output, case.conversation_id)
-        return hash((texts, case.metadata, case.tags, settings))
-
-    def _add(self, case: EvalCase) -> int:
-        """Return the hash of settings that many cases share. The case is kept, so that no other object gets its ids."""
-        if len(self._settings) >= _MOST_SETTINGS:
-            self._settings.clear()
-        evaluators = [to_json(spec.to_data()) for spec in case.evaluators]
-        settings_hash = hash((to_json(execution_to_data(case.execution)), *evaluators))
-        self._settings[id(case.execution), id(case.evaluators)] = settings_hash, case
-        return settings_hash
+def content_hash(case: EvalCase) -> int:
+    """Return a hash of everything in a case that equality compares. A case's own hash covers its id only."""
+    return hash(to_json(case_to_data(case)))
 
 
 class ConvertedDataset(msgspec.Struct, frozen=True):
@@ -86,7 +64,6 @@ class Conversion:
         sidecar = (formats.SIDECAR_SUFFIXES[0],) if self._format.has_sidecar else ()
         self._outputs = (target, *(formats.base_of(target) + suffix for suffix in sidecar))
         self._partials = (self._partial.path, *(self._partial.base + suffix for suffix in sidecar))
-        self._hash = ContentHash()
         self._hashes = array("q")
         self._losses: Counter[str] = Counter()
         self._check_outputs(overwrite)
@@ -171,11 +148,12 @@ class Conversion:
         options = ReadOptions(plain, self._options.max_line_bytes)
         needs_outcome = self._dataset.document.lists_tests and not self._dataset.is_agentmark
         for batch, cases in self._dataset.rows_and_cases(PackedIds(), options):
-            for (offset, row), case in zip(_given(batch), cases, strict=True):
+            rows = ((offset, row) for offset, row in enumerate(batch.rows) if row is not None)
+            for (offset, row), case in zip(rows, cases, strict=True):
                 if case.case_error is not None and not self._format.is_lossless:
                     self._lose("a refused case: the other tool would run it, without its evaluators")
                     continue
-                self._hashes.append(self._hash(case))
+                self._hashes.append(content_hash(case))
                 if isinstance(row, PlainRow):
                     data: Any = row
                 else:
@@ -224,7 +202,7 @@ class Conversion:
             raise RuntimeError(f"{self._target} has {count} cases, and {self._source.path} {len(self._hashes)}")
 
     def _check_same(self, cases: list[EvalCase], start: int) -> None:
-        if array("q", map(self._hash, cases)) != self._hashes[start : start + len(cases)]:
+        if array("q", map(content_hash, cases)) != self._hashes[start : start + len(cases)]:
             raise RuntimeError(f"a case after number {start} of {self._source.path} changed in {self._target}")
 
 
@@ -245,11 +223,6 @@ def _foreign_kind(kind: str, target: str) -> str:
     if not target.endswith(writable[kind]):
         raise UsageError(f"--to {kind}: {target} must end with {' or '.join(writable[kind])}")
     return kind
-
-
-def _given(batch: Batch) -> Iterator[tuple[int, Row]]:
-    """Yield the rows that are not blank, with their offsets."""
-    return ((offset, row) for offset, row in enumerate(batch.rows) if row is not None)
 
 
 def _plain(value: Any, key: str = "") -> Any:

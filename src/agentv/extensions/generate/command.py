@@ -114,7 +114,7 @@ class SessionsArguments(Arguments):
     Nothing is called or sent.
     """
 
-    action = "agentv.extensions.generate.session_actions:from_sessions"
+    action = "agentv.extensions.generate.session_suite:from_sessions"
     examples = (
         "agentv generate from-sessions ~/.claude/projects/my-project --out evals/sessions.yaml",
         "agentv generate from-sessions ~/.codex/sessions traces.jsonl --out evals/sessions.jsonl --max-cases 50",

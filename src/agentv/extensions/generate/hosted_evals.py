@@ -118,17 +118,12 @@ async def download(
     """Download evals to a folder; all of them if none is named. Runs that are there already are not read again."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     names = list(eval_names)
-    evals = [await api.get(f"evals/{quote(name)}") for name in names] if names else None
+    by_name = [await api.get(f"evals/{quote(name)}") for name in names]
     downloads = []
-    async for data in _each(evals) if evals is not None else api.listed("evals"):
+    for data in by_name if names else [data async for data in api.listed("evals")]:
         if (result := await _download_eval(api, folder, data, note)) is not None:
             downloads.append(result)
     return downloads
-
-
-async def _each(values: list[Any]) -> AsyncIterator[Any]:
-    for value in values:
-        yield value
 
 
 async def _download_eval(

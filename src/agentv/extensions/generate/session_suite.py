@@ -1,7 +1,11 @@
-"""Make a regression suite from recorded sessions without a model: merge duplicates, group by wording, choose cases."""
+"""`agentv generate from-sessions`: make a regression suite from recorded sessions, without a model.
+
+Duplicates are merged, requests are grouped by wording, and cases are chosen from all groups.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections import Counter
@@ -12,13 +16,23 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from rapidfuzz import fuzz, process
 
+from agentv.cli import output
+from agentv.cli.options import options_of
+from agentv.datasets.formats import dataset_format as formats
+from agentv.datasets.loader import InMemoryCases, case_source
+from agentv.datasets.variables import replace_texts
+from agentv.errors import UsageError, plural
+from agentv.extensions.generate.command import SessionsArguments
 from agentv.extensions.generate.generator import free_id
 from agentv.model.message import message_to_data
 from agentv.model.values import digest, to_json
-from agentv.sessions.private_data import PrivateData
+from agentv.sessions.private_data import PrivateData, describe_counts
 from agentv.sessions.session import Exchange, ReadLog, Session
+from agentv.sessions.session_file import read_sessions
 from agentv.settings.environment import REFERENCE
+from agentv.settings.project import project_root
 from agentv.targets.recordings.session_answers import REQUEST_KEY, SESSION_KEY
+from agentv.trust.env_file import load_environment
 
 Requests = Literal["first", "each", "all"]
 
@@ -125,7 +139,9 @@ class SessionSuite:
 
     def _add(self, session: Session, exchange: Exchange, number: int) -> None:
         self._requests += 1
-        row = _without_references(self._privacy.clean_value(_row(session, exchange, number, self._options.requests)))
+        row = self._privacy.clean_value(_row(session, exchange, number, self._options.requests))
+        # A dataset would insert the variable of a reference such as `${{ HOME }}`.
+        row = replace_texts(row, lambda text, _: REFERENCE.sub(lambda reference: "$ " + reference[0][1:], text))
         prompt = row.get("input", "")
         text = " ".join((prompt if isinstance(prompt, str) else prompt[-1]["content"]).split()).lower()
         key = digest([text, [message_to_data(message) for message in exchange.history] if number > 1 else []])
@@ -212,15 +228,6 @@ def _row(session: Session, exchange: Exchange, number: int, requests: Requests) 
     return {key: value for key, value in row.items() if value not in ([], "")}
 
 
-def _without_references(value: Any) -> Any:
-    """Return data in which no text is a reference such as `${{ HOME }}`: a dataset would insert the variable."""
-    if isinstance(value, str):
-        return REFERENCE.sub(lambda found: "$ " + found[0][1:], value)
-    if isinstance(value, dict):
-        return {key: _without_references(item) for key, item in value.items()}
-    return [_without_references(item) for item in value] if isinstance(value, list) else value
-
-
 def _steps(exchange: Exchange) -> tuple[str, ...]:
     """Return the tools in order, without immediate repetitions."""
     return tuple(name for name, _ in groupby(exchange.tools))[:_MOST_TOOLS]
@@ -273,3 +280,69 @@ def _unique_names(groups: list[_Group]) -> list[str]:
         counts[group.name] += 1
         names.append(group.name if counts[group.name] == 1 else f"{group.name}-{counts[group.name]}")
     return names
+
+
+_COUNTED = {"first": "first request", "each": "request", "all": "conversation"}
+"""What is counted for each value of `--requests`."""
+
+
+def from_sessions(args: SessionsArguments) -> None:
+    """Read the sessions, choose cases, write them, and print what was read, merged and left out."""
+    kind = _check_out(args)
+    folder = os.path.dirname(args.out) or "."
+    log, privacy = ReadLog(), PrivateData(load_environment(folder, project_root(folder)).secrets)
+    with SessionSuite(options_of(SuiteOptions, args), privacy, log) as suite:
+        suite.read(read_sessions([os.path.expanduser(path) for path in args.paths], log))
+        rows = suite.choose()
+    summary = suite.summary(len(rows))
+    if not rows:
+        raise UsageError(
+            f"No sessions with a request and an answer in {', '.join(args.paths)}", "\n".join(summary.left_out)
+        )
+    if not args.dry_run:
+        _write(args.out, kind, rows)
+    if args.as_json:
+        output.echo_json(summary)
+        return
+    for line in _lines(summary, args):
+        output.message(line)
+
+
+def _check_out(args: SessionsArguments) -> str:
+    """Return the format of the output file. Raises UsageError if the file cannot be written."""
+    if not (kinds := [kind for kind in formats.suggested(args.out) if kind in ("yaml", "jsonl")]):
+        raise UsageError(f"--out must be a .yaml or .jsonl file, got {args.out}")
+    sidecar = formats.base_of(args.out) + formats.SIDECAR_SUFFIXES[0]
+    for path in (args.out, sidecar) if kinds[0] == "jsonl" else (args.out,):
+        if os.path.exists(path) and not (args.force or args.dry_run):
+            raise UsageError(f"{path} already exists", hint="Choose another name, or --force to replace it")
+    return kinds[0]
+
+
+def _write(path: str, kind: str, rows: list[dict[str, Any]]) -> None:
+    """Write the cases and read them back, so that a suite that was written can be used."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    header = {"dataset": os.path.basename(formats.base_of(path))}
+    cases = InMemoryCases(rows).stream()
+    output_rows = (formats.WrittenRow(row, None, case) for row, case in zip(rows, cases, strict=True))
+    formats.load_format(kind).write(formats.Content(header, output_rows), path)
+    read = sum(1 for _ in case_source(path, warn=output.discard, note=output.discard).stream())
+    if read != len(rows):
+        raise UsageError(f"{path} has {plural(read, 'case')} instead of {len(rows)}")
+
+
+def _lines(summary: SuiteSummary, args: SessionsArguments) -> list[str]:
+    agents = ", ".join(f"{name} {count:,}" for name, count in summary.sessions.items())
+    sessions = f"{plural(sum(summary.sessions.values()), 'session')} ({agents})"
+    cases = plural(summary.cases, "case")
+    wrote = f"Would write {cases}" if args.dry_run else f"Wrote {cases} to {args.out}"
+    replaced = describe_counts(summary.replaced)
+    requests = plural(summary.requests, _COUNTED[args.requests])
+    return [
+        f"Read {plural(summary.files, 'file')}: {sessions}, {requests}",
+        f"Merged {plural(summary.exact_duplicates, 'repeated request')} and {summary.near_duplicates:,} nearly equal",
+        f"Grouped the rest by wording and tools: {plural(summary.clusters, 'group')}",
+        *summary.left_out,
+        *([f"Replaced: {replaced}"] if replaced else []),
+        f"{wrote}. Nothing was called. Check them for private data before you share them.",
+    ]

@@ -10,7 +10,7 @@ ROWS = {
         "javascript": f"{_JAVASCRIPT}.javascript_target:JavaScriptTarget | a promptfoo provider in a JavaScript file",
     },
     "agentv.services": {
-        "javascript-engine": f"{_JAVASCRIPT}.quickjs_engine:run_code",
+        "javascript-engine": f"{_JAVASCRIPT}.javascript_engine:run_code",
         "javascript-files": f"{_JAVASCRIPT}.javascript_files:call_file",
         "javascript-program": f"{_JAVASCRIPT}.javascript_files:check_program",
     },

@@ -11,10 +11,9 @@ from agentv.evaluators.base import OTHER_TOOLS, Limit, Seconds, cut, find_path
 from agentv.evaluators.code.judge_host import host_of
 from agentv.evaluators.code.judge_io import Setup
 from agentv.evaluators.code.program import Program, SandboxedEvaluator, confinement_for, with_level
-from agentv.extensions.javascript.javascript_engine import score_of_value
+from agentv.evaluators.code.static_checks import file_check
+from agentv.extensions.javascript.javascript_engine import INSTALL, score_of_value
 from agentv.extensions.javascript.javascript_files import check_program
-from agentv.extensions.javascript.quickjs_engine import INSTALL
-from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
 from agentv.model.sandbox_settings import Megabytes
@@ -76,12 +75,7 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
         if self.code is not None:
             yield FileReference(("code",), self.code, executes="script")
             return
-
-        def check(find_file: Any, _: str) -> Problems:
-            find_file(self._path)
-            return Problems()
-
-        yield FileReference(("file",), self._path, check)
+        yield FileReference(("file",), self._path, file_check(self._path))
         yield FileReference(("file",), ["node", self._path], executes="command")
 
     @property

@@ -92,7 +92,7 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
         missing = UsageError(f"Target '{self.name}' needs a package that is not installed", hint=INSTALL)
         package = import_extra("pydantic_ai.models", missing)  # late: it takes a second or more
         key = find_api_key(self, home, *self.vendor_keys) if self.vendor_keys else self.api_key
-        options = drop_none({"base_url": self.base_url, "api_key": key, **self.provider_settings(home)})
+        options = drop_none(base_url=self.base_url, api_key=key, **self.provider_settings(home))
         try:
             model = package.infer_model(f"{self.prefix}{self.model}", lambda name: self._provider(name, options))
         except ImportError as error:
@@ -287,14 +287,12 @@ def _is_from_aws(error: Exception) -> bool:
 def _model_settings(settings: PydanticAi, model: Any) -> dict[str, Any]:
     """Return the settings under the package's names. Raises UsageError for settings that the model would ignore."""
     options = drop_none(
-        {
-            "temperature": settings.temperature,
-            "max_tokens": settings.max_output_tokens,
-            "seed": settings.seed,
-            "thinking": settings.reasoning,
-            "extra_headers": settings.headers or None,
-            "extra_body": settings.extra_body or None,
-        }
+        temperature=settings.temperature,
+        max_tokens=settings.max_output_tokens,
+        seed=settings.seed,
+        thinking=settings.reasoning,
+        extra_headers=settings.headers or None,
+        extra_body=settings.extra_body or None,
     )
     names = {"extra_headers": "headers", "thinking": "reasoning", "max_tokens": "max_output_tokens"}
     if ignored := [names.get(name, name) for name in options if name in model.unsupported_settings]:
@@ -309,7 +307,7 @@ def _parameters(settings: PydanticAi, model: Any) -> Any:
         raise UsageError(f"Target '{settings.name}': a tool must be a function with 'name' and 'parameters'")
     names = {"name": "name", "description": "description", "parameters_json_schema": "parameters", "strict": "strict"}
     defined = [
-        tools.ToolDefinition(**drop_none({name: getattr(function, field) for name, field in names.items()}))
+        tools.ToolDefinition(**drop_none(**{name: getattr(function, field) for name, field in names.items()}))
         for function in functions
     ]
     form = _output(api_messages.parse_response_format(settings.response_format), model)

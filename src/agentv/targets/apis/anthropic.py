@@ -143,8 +143,11 @@ def messages_wire(settings: Anthropic) -> api.WireApi:
             fields["system"] = "\n\n".join(system)
         return _cached({**constant, **fields}, settings.prompt_caching) if settings.prompt_caching else fields
 
+    def bill(body: dict[str, Any]) -> api.Bill:
+        return api.Bill(read_usage(body.get("usage"), _USAGE))
+
     headers = {"anthropic-version": version}
-    return api.WireApi(constant, variable, read_answer, read_bill, settings.extra_body, headers)
+    return api.WireApi(constant, variable, read_answer, bill, settings.extra_body, headers)
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
@@ -196,11 +199,6 @@ def read_answer(body: bytes, _: Request) -> Response:
     )
 
 
-def read_bill(body: dict[str, Any]) -> api.Bill:
-    """Return what a reply cost."""
-    return api.Bill(read_usage(body.get("usage"), _USAGE))
-
-
 def _constant_body(settings: Anthropic) -> dict[str, Any]:
     declared = parse_response_format(settings.response_format)
     effort, thinking = api.split_reasoning(settings.reasoning)
@@ -208,14 +206,12 @@ def _constant_body(settings: Anthropic) -> dict[str, Any]:
         thinking = {**(thinking or {}), "type": "enabled", "budget_tokens": settings.thinking_budget}
     form = {"type": "json_schema", "schema": declared.schema} if isinstance(declared, JsonFormat) else declared
     return api.drop_none(
-        {
-            "model": settings.model,
-            "max_tokens": settings.max_output_tokens or OUTPUT_TOKENS + (settings.thinking_budget or 0),
-            "temperature": settings.temperature,
-            "thinking": thinking,
-            "tools": [_tool(tool) for tool in settings.declared_tools] or None,
-            "output_config": api.drop_none({"effort": effort, "format": form}) or None,
-        }
+        model=settings.model,
+        max_tokens=settings.max_output_tokens or OUTPUT_TOKENS + (settings.thinking_budget or 0),
+        temperature=settings.temperature,
+        thinking=thinking,
+        tools=[_tool(tool) for tool in settings.declared_tools] or None,
+        output_config=api.drop_none(effort=effort, format=form) or None,
     )
 
 
@@ -225,9 +221,8 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     if function is None or "input_schema" in tool:
         return tool
     schema = function.parameters or {"type": "object", "properties": {}}
-    return api.drop_none(
-        {"name": function.name, "description": function.description, "input_schema": schema, "strict": function.strict}
-    )
+    name, description, strict = function.name, function.description, function.strict
+    return api.drop_none(name=name, description=description, input_schema=schema, strict=strict)
 
 
 def _cached(body: dict[str, Any], lifetime: bool | str) -> dict[str, Any]:

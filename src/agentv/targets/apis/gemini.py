@@ -169,28 +169,26 @@ def read_bill(body: dict[str, Any]) -> api.Bill:
 def _constant_body(settings: Gemini) -> dict[str, Any]:
     declared = api_messages.parse_response_format(settings.response_format)
     effort, thinking = api.split_reasoning(settings.reasoning)
-    thinking = (thinking or {}) | api.drop_none({"thinkingLevel": effort, "thinkingBudget": settings.thinking_budget})
+    thinking = (thinking or {}) | api.drop_none(thinkingLevel=effort, thinkingBudget=settings.thinking_budget)
     # Fields that request JSON; an object in Gemini's own format is used unchanged.
     form = declared or {}
     if isinstance(form, api_messages.JsonFormat):
-        form = api.drop_none({"responseMimeType": "application/json", "responseJsonSchema": form.schema})
-    config = {
-        "temperature": settings.temperature,
-        "maxOutputTokens": settings.max_output_tokens,
-        "seed": settings.seed,
-        "thinkingConfig": thinking or None,
+        form = api.drop_none(responseMimeType="application/json", responseJsonSchema=form.schema)
+    config = api.drop_none(
+        temperature=settings.temperature,
+        maxOutputTokens=settings.max_output_tokens,
+        seed=settings.seed,
+        thinkingConfig=thinking or None,
         **form,
-    }
-    return api.drop_none(
-        {"generationConfig": api.drop_none(config) or None, "tools": _tools(settings.declared_tools) or None}
     )
+    return api.drop_none(generationConfig=config or None, tools=_tools(settings.declared_tools) or None)
 
 
 def _tools(tools: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
     """Return the functions in one declaration. Google's own tools are returned unchanged."""
     functions = [(tool, api_messages.parse_function(tool)) for tool in tools]
     declared = [
-        api.drop_none({"name": spec.name, "description": spec.description, "parametersJsonSchema": spec.parameters})
+        api.drop_none(name=spec.name, description=spec.description, parametersJsonSchema=spec.parameters)
         for _, spec in functions
         if spec is not None
     ]

@@ -97,22 +97,16 @@ class ApiResponder:
 
     def __init__(self, client: HttpClient, url: str, endpoint: str, wire: WireApi) -> None:
         self.endpoint = endpoint
-        self._client = client
+        self.client = client
+        """The client with the target's headers, for other calls to its API."""
         self._url = url
         self._wire = wire
-
-    @property
-    def client(self) -> HttpClient:
-        """The client with the target's headers, for other calls to its API."""
-        return self._client
 
     async def respond(self, request: Request) -> Response:
         """Make one call. Raises TargetFailure."""
         body = to_json(self._wire.body(request))
         start = time.perf_counter()
-        http_response = await self._client.send(
-            "POST", self._url, body, request.timeout_s, trace_headers(request.trace)
-        )
+        http_response = await self.client.send("POST", self._url, body, request.timeout_s, trace_headers(request.trace))
         duration_ms = (time.perf_counter() - start) * 1000
         response = self.read(http_response, request)
         tokens = 0 if response.usage is None else response.usage.input + response.usage.output
@@ -132,17 +126,17 @@ class ApiResponder:
 
     def _failure(self, error: AnswerError, http_response: HttpResponse) -> TargetFailure:
         if error.refused:
-            return self._client.failure("refused", error.message, status=http_response.status)
+            return self.client.failure("refused", error.message, status=http_response.status)
         if error.error is not None:
             # Gateways report a provider's failure with status 200 and put the provider's status in `code`.
             code = error.error.get("code") if isinstance(error.error, dict) else None
             status = code if isinstance(code, int) and 400 <= code < 600 else http_response.status
-            return self._client.reported(error.error, status, http_response.headers)
-        return self._client.unreadable(http_response, error.message)
+            return self.client.reported(error.error, status, http_response.headers)
+        return self.client.unreadable(http_response, error.message)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self.client.aclose()
 
 
 def billed(failure: TargetFailure, body: bytes, wire: WireApi) -> TargetFailure:
@@ -187,9 +181,9 @@ def merge_headers(headers: dict[str, str], own: dict[str, str]) -> dict[str, str
     return {name: value for name, value in headers.items() if name.lower() not in own_names} | own
 
 
-def drop_none(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body without its null fields."""
-    return {name: value for name, value in body.items() if value is not None}
+def drop_none(**fields: Any) -> dict[str, Any]:
+    """Return the fields of a body that are not null."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def deep_merge(body: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

@@ -77,17 +77,14 @@ def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None 
     # OpenAI takes an effort; gateways take an object under another name.
     effort, reasoning = api.split_reasoning(settings.reasoning)
     constant = api.drop_none(
-        {
-            "model": settings.model,
-            "temperature": settings.temperature,
-            dialect.output_limit: settings.max_output_tokens,
-            dialect.seed: settings.seed,
-            "tools": [_tool(tool) for tool in settings.declared_tools] or None,
-            "response_format": _response_format(settings.response_format),
-            "reasoning_effort": effort,
-            "reasoning": reasoning,
-            **_logprobs(logprobs, {"logprobs": True}),
-        }
+        model=settings.model,
+        temperature=settings.temperature,
+        **{dialect.output_limit: settings.max_output_tokens, dialect.seed: settings.seed},
+        tools=[_tool(tool) for tool in settings.declared_tools] or None,
+        response_format=_response_format(settings.response_format),
+        reasoning_effort=effort,
+        reasoning=reasoning,
+        **_logprobs(logprobs, {"logprobs": True}),
     )
     first = (Message("system", settings.system_prompt),) if settings.system_prompt else ()
     return api.WireApi(
@@ -108,7 +105,7 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
             for call in message.tool_calls
         ]
         content = None if message.content is None and calls else api.wire_content(message, _media)
-        optional = api.drop_none({"name": message.name, "tool_calls": calls or None})
+        optional = api.drop_none(name=message.name, tool_calls=calls or None)
         wire.append({"role": message.role, "content": content, **optional})
         wire += [
             {"role": "tool", "tool_call_id": call.id, "content": content_text(call.output)}
@@ -180,7 +177,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     function = parse_function(tool)
     if function is None or "function" in tool:
         return tool
-    return {"type": "function", "function": api.drop_none(msgspec.structs.asdict(function))}
+    return {"type": "function", "function": api.drop_none(**msgspec.structs.asdict(function))}
 
 
 def _response_format(value: dict[str, Any] | str | None, *, boxed: bool = True) -> dict[str, Any] | None:
@@ -189,7 +186,7 @@ def _response_format(value: dict[str, Any] | str | None, *, boxed: bool = True) 
         return form
     if form.schema is None:
         return {"type": "json_object"}
-    schema = api.drop_none(msgspec.structs.asdict(form))
+    schema = api.drop_none(**msgspec.structs.asdict(form))
     return {"type": "json_schema", **({"json_schema": schema} if boxed else schema)}
 
 
@@ -277,17 +274,15 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> ap
     """Return the Responses format with a target's settings."""
     form = _response_format(settings.response_format, boxed=False)
     constant = api.drop_none(
-        {
-            "model": settings.model,
-            "instructions": settings.system_prompt,
-            "temperature": settings.temperature,
-            "max_output_tokens": settings.max_output_tokens,
-            "tools": [_responses_tool(tool) for tool in settings.declared_tools] or None,
-            "text": None if form is None else {"format": form},
-            "reasoning": {"effort": settings.reasoning} if isinstance(settings.reasoning, str) else settings.reasoning,
-            "store": False,  # the run stores responses, OpenAI need not
-            **_logprobs(logprobs, {"include": ["message.output_text.logprobs"]}),
-        }
+        model=settings.model,
+        instructions=settings.system_prompt,
+        temperature=settings.temperature,
+        max_output_tokens=settings.max_output_tokens,
+        tools=[_responses_tool(tool) for tool in settings.declared_tools] or None,
+        text=None if form is None else {"format": form},
+        reasoning={"effort": settings.reasoning} if isinstance(settings.reasoning, str) else settings.reasoning,
+        store=False,  # the run stores responses, OpenAI need not
+        **_logprobs(logprobs, {"include": ["message.output_text.logprobs"]}),
     )
     return api.WireApi(
         constant,
@@ -358,7 +353,7 @@ def _responses_tool(tool: dict[str, Any]) -> dict[str, Any]:
     if (function := parse_function(tool)) is None:
         return tool
     # This API treats schemas as strict unless told otherwise.
-    return {"type": "function", **api.drop_none(msgspec.structs.asdict(function)), "strict": bool(function.strict)}
+    return {"type": "function", **api.drop_none(**msgspec.structs.asdict(function)), "strict": bool(function.strict)}
 
 
 def _responses_media(media: Media) -> dict[str, Any]:
@@ -377,7 +372,7 @@ def _tool_call(item: _OutputItem) -> ToolCall:
     elif item.input is not None or item.action is not None:
         arguments = item.action if item.input is None else item.input
     else:
-        arguments = api.drop_none({"code": item.code, "queries": item.queries}) or None
+        arguments = api.drop_none(code=item.code, queries=item.queries) or None
     outputs = (item.output, item.outputs, item.results)
     output = next((value for value in outputs if value is not None), None)
     return ToolCall(tool, arguments, output, item.call_id or item.id)

@@ -160,36 +160,25 @@ class Recording:
     def __init__(self, source: str, home: str = ".") -> None:
         self.path, self.wanted = find_recording(source, home)
         self.missing: list[str] = []
-        self.calls: CallIndex | None = None
-        self.run: AnswerIndex | None = None
-        self.sessions: SessionAnswers | None = None
+        self.index: CallIndex | AnswerIndex | SessionAnswers
         try:
             if is_recording(self.path):
-                self.calls = CallIndex(self.path)
+                self.index = CallIndex(self.path)
             elif is_session(self.path):
-                self.sessions = SessionAnswers(self.path)
+                self.index = SessionAnswers(self.path)
             else:
-                self.run = AnswerIndex(RunStore.open(self.path, needs_scores=False))
+                self.index = AnswerIndex(RunStore.open(self.path, needs_scores=False))
         except AgentvError as error:
             raise AgentvError(f"Cannot replay {self.path}", str(error), _HINT) from None
-        self.is_recording = self.calls is not None
-        self.targets: tuple[str, ...] = ()
-        if self.sessions is not None:
-            self.targets = self.sessions.agents
-        elif (index := self.calls or self.run) is not None:
-            self.targets = index.targets
+        self.is_recording = isinstance(self.index, CallIndex)
+        self.targets = self.index.targets
         if not self.targets:
             self.close()
             raise AgentvError(f"Cannot replay {self.path}", "It has no results")
 
     def close(self) -> None:
         """Close the file. Closing it again has no effect."""
-        if self.calls is not None:
-            self.calls.close()
-        if self.run is not None:
-            self.run.run.close()
-        if self.sessions is not None:
-            self.sessions.close()
+        (self.index.run if isinstance(self.index, AnswerIndex) else self.index).close()
 
 
 class RecordedResponder:
@@ -213,10 +202,11 @@ class RecordedResponder:
 
     async def respond(self, request: Request) -> Response:
         """Return the recorded response, or raise the recorded failure."""
-        if self._recording.run is not None:
-            return self._from_results(self._recording.run, request)
-        if self._recording.sessions is not None:
-            return self._from_sessions(self._recording.sessions, request)
+        index = self._recording.index
+        if isinstance(index, AnswerIndex):
+            return self._from_results(index, request)
+        if isinstance(index, SessionAnswers):
+            return self._from_sessions(index, request)
         call = self._recorded(request, self._overrides.key)
         if call is None and request.attempt > 1:
             # More attempts than were recorded: assume that the call fails in the same way.
@@ -230,8 +220,8 @@ class RecordedResponder:
             fell_back = failure.status == _UNCLEAR and is_last and self._fell_back(request)
             status = _BAD_REQUEST if fell_back else failure.status
             raised = TargetFailure(failure.error_class, failure.message, status=status)
-            raised.duration_ms, raised.usage, raised.cost_usd = failure.duration_ms, failure.usage, failure.cost_usd
-            raised.estimated_usd = failure.estimated_usd
+            for name in ("duration_ms", "usage", "cost_usd", "estimated_usd"):
+                setattr(raised, name, getattr(failure, name))
             raise raised
         try:
             return restored(msgspec.json.decode(call.response, type=StoredResponse), cached=call.cached)
@@ -245,10 +235,10 @@ class RecordedResponder:
             self._recording.close()
 
     def _recorded(self, request: Request, variant: str, attempt: int | None = None) -> _Call | None:
-        calls, case = self._recording.calls, request.case
+        index, case = self._recording.index, request.case
         job = (case.dataset, case.id, self._target, request.prompt_id or "", request.trial)
         key = (*job, request_digest_of(request), attempt or request.attempt, request.repeat, variant)
-        return None if calls is None else calls.find(key, case.path)
+        return index.find(key, case.path) if isinstance(index, CallIndex) else None
 
     def _from_results(self, run: AnswerIndex, request: Request) -> Response:
         case, target, prompt = request.case, self._target, request.prompt_id or ""
@@ -304,7 +294,7 @@ def choose_target(recording: Recording, name: str) -> str:
         raise AgentvError(f"Cannot replay {path}", f"It has no target '{target_name}'", hint)
     if target_name is not None or name in targets:
         return target_name or name
-    if recording.sessions is not None:
+    if isinstance(recording.index, SessionAnswers):
         return name
     if len(targets) == 1:
         return targets[0]

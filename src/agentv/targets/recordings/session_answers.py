@@ -42,7 +42,7 @@ class SessionAnswers:
             self._add(session)
         for answers in self._texts.values():
             answers.sort(key=lambda answer: answer.started)
-        self.agents = tuple(self.log.sessions)
+        self.targets = tuple(self.log.sessions)
         if not self._sessions:
             self.close()
             raise AgentvError("It has no sessions with an answer", "\n".join(self.log.lines()))

@@ -1,25 +1,24 @@
-"""Run the tools of one target: import functions, start commands, and connect to MCP servers."""
+"""Run the tools of one target: functions, commands, MCP servers, and recorded results of any kind of file."""
 
 import asyncio
 import copy
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol, get_type_hints
+from typing import Any, NamedTuple, Protocol, get_type_hints
 
 import msgspec
 
-from agentv.errors import AgentvError, UsageError
+from agentv.errors import AgentvError, UsageError, file_errors
 from agentv.model.response import TargetFailure
 from agentv.model.values import to_json
 from agentv.registry import service
-from agentv.sandbox.sandbox import open_sandbox
+from agentv.sandbox.availability import sandbox_of
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from agentv.settings.child_environment import child_environment
 from agentv.support.function_call import DaemonThreads, is_cancelled
 from agentv.support.user_code import describe, import_reference
-from agentv.targets.tools.recorded_tools import open_recorded
 from agentv.targets.tools.tool import (
     CommandTool,
     DeclaredTool,
@@ -30,6 +29,118 @@ from agentv.targets.tools.tool import (
     ToolResult,
 )
 from agentv.trust.env_file import environment_of
+
+_ARGUMENTS = ("args", "arguments", "input", "parameters")
+_RESULTS = ("output", "response", "content", "result")
+_RESULT_IDS = ("tool_call_id", "tool_use_id", "call_id", "id")
+_RESULT_TYPES = ("tool_result", "function_call_output", "function_response")
+_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+
+
+class RecordedToolCall(NamedTuple):
+    """A call of a tool with its result."""
+
+    tool: str
+    arguments: dict[str, Any]
+    output: Any
+
+
+class RecordedRunner:
+    """Answers calls of one tool with the recorded result for the same arguments. Other calls fail."""
+
+    def __init__(self, name: str, calls: Iterable[RecordedToolCall]) -> None:
+        calls = list(calls)
+        self._outputs: dict[bytes, list[Any]] = {}
+        for call in calls:
+            outputs = self._outputs.setdefault(_key(call.arguments), [])
+            outputs += [] if call.output in outputs else [call.output]
+        names = {key: value for call in calls for key, value in call.arguments.items()}
+        properties = {
+            key: {"type": _TYPES[type(value)]} if type(value) in _TYPES else {} for key, value in names.items()
+        }
+        required = [key for key in names if all(key in call.arguments for call in calls)]
+        parameters = {"type": "object", "properties": properties, "required": required}
+        self.declared: DeclaredTool = {"name": name, "description": None, "parameters": parameters}
+
+    async def run(self, arguments: dict[str, Any], workspace: str | None, timeout_s: float) -> ToolResult:  # noqa: ARG002
+        """Return the recorded output, or a failure that names the problem."""
+        outputs = self._outputs.get(_key(arguments), [])
+        if len(outputs) == 1:
+            return ToolResult(outputs[0])
+        what = "several results were" if outputs else "no result was"
+        return ToolResult(f"Error: {what} recorded for these arguments: {to_json(arguments).decode()}", failed=True)
+
+
+def open_recorded(tools: RecordedTools, home: str) -> list[RecordedRunner]:
+    """Return a runner for each tool that has recorded results. Raises UsageError if none has."""
+    path = os.path.join(home, tools.recorded)
+    by_name: dict[str, list[RecordedToolCall]] = {}
+    for call in recorded_calls(path):
+        if not tools.only or call.tool in tools.only:
+            by_name.setdefault(call.tool, []).append(call)
+    missing = [name for name in tools.only if name not in by_name]
+    if missing or not by_name:
+        what = f"of '{missing[0]}'" if missing else "of tools"
+        hint = "Name a file with calls and their results: results.jsonl of a run, chat messages, or an eval set"
+        raise UsageError(f"{tools.recorded} has no recorded results {what}", hint=hint)
+    return [RecordedRunner(name, calls) for name, calls in by_name.items()]
+
+
+def recorded_calls(path: str) -> Iterator[RecordedToolCall]:
+    """Yield the calls with results in a JSON or JSON Lines file. Raises UsageError if it cannot be read."""
+    with file_errors(f"Cannot read {path}"), open(path, "rb") as stream:
+        data = stream.read()
+    try:
+        documents: list[Any] = [msgspec.json.decode(data)]
+    except msgspec.DecodeError:
+        try:
+            documents = [msgspec.json.decode(line) for line in data.splitlines() if line.strip()]
+        except msgspec.DecodeError as error:
+            raise UsageError(f"{path} is not valid JSON or JSON Lines", str(error)) from None
+    for document in documents:  # ids are unique in a document only
+        objects = list(_objects(document))
+        results = {id: output for item in objects for id, output in _result(item)}
+        for item in objects:
+            yield from _call(item, results)
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects(item)
+
+
+def _result(item: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the id and the output of an object that is the result of a call."""
+    is_result = item.get("role") == "tool" or item.get("type") in _RESULT_TYPES or "response" in item
+    id = next((item[key] for key in _RESULT_IDS if isinstance(item.get(key), str)), None)
+    output = next((item[key] for key in _RESULTS if item.get(key) is not None), None)
+    if is_result and id is not None and output is not None:
+        yield id, output
+
+
+def _call(item: dict[str, Any], results: dict[str, Any]) -> Iterator[RecordedToolCall]:
+    """Yield the call that an object describes: with its output, or with an id for which there is a result."""
+    function = item["function"] if isinstance(item.get("function"), dict) else item
+    name = next((function[key] for key in ("tool", "name") if isinstance(function.get(key), str)), None)
+    arguments = next((function[key] for key in _ARGUMENTS if function.get(key) is not None), None)
+    if isinstance(arguments, str):
+        try:
+            arguments = msgspec.json.decode(arguments)
+        except msgspec.DecodeError:
+            return
+    if name is None or not isinstance(arguments, dict):
+        return
+    if "tool" in item and item.get("output") is not None:
+        yield RecordedToolCall(name, arguments, item["output"])
+    elif item.get("id") in results:
+        yield RecordedToolCall(name, arguments, results[item["id"]])
+
+
+def _key(arguments: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(arguments, order="sorted")
+
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -65,12 +176,10 @@ class Toolbox:
             elif isinstance(tool, RecordedTools):
                 for runner in open_recorded(tool, home):
                     self._add(runner)
+            elif isinstance(tool, FunctionTool):
+                self._add(_FunctionRunner(tool, home, self._threads))
             else:
-                self._add(
-                    _FunctionRunner(tool, home, self._threads)
-                    if isinstance(tool, FunctionTool)
-                    else _CommandRunner(tool, home)
-                )
+                self._add(_CommandRunner(tool, home))
 
     async def start(self) -> tuple[DeclaredTool, ...]:
         """Return the declarations of all tools. Raises TargetFailure if an MCP server cannot be started."""
@@ -183,20 +292,14 @@ class _CommandRunner:
     def __init__(self, tool: CommandTool, home: str) -> None:
         self._tool = tool
         self._home = home
-        self._environment = environment_of(home)
-        self._env = child_environment(tool.pass_env, tool.env, self._environment)
+        environment = environment_of(home)
+        self._env = child_environment(tool.pass_env, tool.env, environment)
+        self._sandbox = sandbox_of(f"The tool '{tool.name}'", None, environment)
         self.declared = {
             "name": tool.name,
             "description": tool.description,
             "parameters": tool.parameters or _NO_PARAMETERS,
         }
-
-    def _confined(self, spec: ProcessSpec, workspace: str | None) -> ProcessSpec:
-        if self._environment.sandbox.of() is None:
-            return spec
-        sandbox = open_sandbox(self._environment)
-        assert sandbox is not None
-        return sandbox.confine(spec, (workspace,) if workspace else (), (self._home,), self._tool.pass_env)
 
     async def run(self, arguments: dict[str, Any], workspace: str | None, timeout_s: float) -> ToolResult:
         cwd = workspace if self._tool.cwd is None else None
@@ -208,8 +311,10 @@ class _CommandRunner:
             stdin=to_json(arguments),
             noun=f"The tool '{self._tool.name}'",
         )
+        if self._sandbox is not None:
+            spec = self._sandbox.confine(spec, (workspace,) if workspace else (), (self._home,), self._tool.pass_env)
         try:
-            ended = await run_process(self._confined(spec, workspace))
+            ended = await run_process(spec)
         except ProcessFailure as failure:
             if failure.ending == "timeout":
                 raise TargetFailure("timeout", failure.message) from None

@@ -1,7 +1,7 @@
 // The list of cases: filters, search, order, and the rows that are visible.
 
 import { element, replaceChildren } from "../core/dom.js";
-import { count, number } from "../core/format.js";
+import { count, number, plural } from "../core/format.js";
 import { LongList, mark } from "../core/long_list.js";
 import { oneLine, visible } from "../core/text.js";
 import { FILTERS, ORDERS } from "./case_columns.js";
@@ -213,7 +213,7 @@ export class CaseList {
         ? `Reading cases: ${count(total)} of ${count(this.#expected)}`
         : this.#shown.length < total
           ? `${count(this.#shown.length)} of ${count(total)} cases`
-          : `${count(total)} ${total === 1 ? "case" : "cases"}`;
+          : plural(total, "case");
   }
 }
 

@@ -8,12 +8,13 @@ export class SearchBox {
   #timer = 0;
 
   // `apply` is called when there may be another text in `text`.
-  constructor(apply, { label, placeholder }) {
+  constructor(apply, { label, placeholder, title = null }) {
     this.apply = apply;
     this.input = element("input", {
       type: "search",
-      placeholder: `${placeholder}  /`,
+      placeholder,
       "aria-label": label,
+      title,
       "aria-keyshortcuts": "/",
       autocomplete: "off",
       spellcheck: "false",

@@ -61,7 +61,7 @@ class GridPage {
     this.scan = new AnswerScan(this.grid, source, () => this.#draw());
     this.table = new GridTable(rows, this.grid, source, state);
     this.detail = new Detail(rows, source, state, this.table);
-    this.search = new SearchBox(() => state.update({ search: this.search.text }), { label: "Search case ids", placeholder: "Search case ids" });
+    this.search = new SearchBox(() => state.update({ search: this.search.text }), { label: "Search case ids", placeholder: "Search case ids  /" });
     this.differ = choice("Show", DIFFERENCES, (differ) => state.update({ differ }));
     this.order = choice("Order", ORDERS, (order) => state.update({ order }));
     this.status = element("p", { class: "count-line", role: "status" });

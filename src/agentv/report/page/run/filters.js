@@ -32,7 +32,7 @@ const ORDERS = {
 export class SearchBar {
   constructor(state) {
     this.state = state;
-    this.box = new SearchBox(() => this.#apply(), { label: "Search in ids, targets, tags and error classes", placeholder: "Search cases" });
+    this.box = new SearchBox(() => this.#apply(), { label: "Search in ids, targets, tags and error classes", placeholder: "Search cases  /" });
     this.answers = element("input", { type: "checkbox", onchange: () => this.box.now() });
     this.progress = element("span", { class: "progress", role: "status" });
     const label = element("label", {}, this.answers, "also in conversations");

@@ -1,9 +1,10 @@
 // The list of runs: filters, order, pages, live progress, and two ticked runs to compare.
 
 import { element, replaceChildren } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { count, plural } from "../core/format.js";
 import { isTyping } from "../core/keys.js";
 import { own } from "../core/lookup.js";
+import { SearchBox } from "../core/search_box.js";
 import { oneLine } from "../core/text.js";
 import { ConnectionLine } from "./live.js";
 import { FILTERS, RunEntries, STATES, byStart, titleOf } from "./run_entries.js";
@@ -27,7 +28,6 @@ const KEYS = [
   ["Esc", "Leave the search box, or remove the ticks"],
 ];
 
-const TYPED = 120; // milliseconds after the last letter until the list is searched
 const TITLES = { dataset: "Dataset", target: "Target", experiment: "Experiment", tag: "Tag", state: "State" };
 const STEPS = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 };
 
@@ -42,7 +42,6 @@ class RunsView {
   #entries = new RunEntries([]);
   #shown = [];
   #current = null; // the id of the run that the keys are at
-  #typing = 0;
   #reading = null;
   #isStale = false;
   #stops;
@@ -59,15 +58,10 @@ class RunsView {
       this.events.on("progress", () => this.#draw()),
     ];
     this.table = new RunsTable(state, (run) => shell.address("run", { run: run.id }));
-    this.search = element("input", {
-      type: "search",
+    this.search = new SearchBox(() => state.update({ search: this.search.text }), {
+      label: "Search runs",
       placeholder: "Search runs",
-      "aria-label": "Search runs",
       title: "Search in names, datasets, targets, prompts, experiments, tags and commits",
-      "aria-keyshortcuts": "/",
-      autocomplete: "off",
-      spellcheck: "false",
-      oninput: () => this.#searchLater(),
     });
     this.selects = new Map(FILTERS.map((name) => [name, element("select", { "aria-label": TITLES[name], onchange: () => this.#filter(name) })]));
     this.status = element("p", { class: "count-line", role: "status" });
@@ -78,7 +72,7 @@ class RunsView {
       "main",
       { class: "runs" },
       element("h1", { class: "unseen" }, "Runs"),
-      element("div", { class: "runs-toolbar", role: "search" }, this.search, this.#labelled(), this.status),
+      element("div", { class: "runs-toolbar", role: "search" }, this.search.input, this.#labelled(), this.status),
       this.connection.root,
       this.table.root,
       this.empty,
@@ -125,14 +119,10 @@ class RunsView {
 
   key(event) {
     if (event.key === "Escape") return this.#escape(event.target);
-    if (event.target === this.search && event.key === "ArrowDown") return this.#move(1);
+    if (event.target === this.search.input && event.key === "ArrowDown") return this.#move(1);
     if (isTyping(event.target)) return false;
     if (event.key in STEPS) return this.#move(STEPS[event.key]);
-    if (event.key === "/") {
-      this.search.focus();
-      this.search.select();
-      return true;
-    }
+    if (event.key === "/") return this.search.focus(), true;
     if (event.key === "Enter") return this.#enter(event);
     if (event.key === "x") return this.#tick();
     if (event.key === "c") return this.#compare();
@@ -196,14 +186,6 @@ class RunsView {
     return runs.sort(byStart);
   }
 
-  #searchLater() {
-    clearTimeout(this.#typing);
-    this.#typing = setTimeout(() => {
-      this.#typing = 0;
-      this.state.update({ search: this.search.value });
-    }, TYPED);
-  }
-
   #filter(name) {
     this.state.update({ filters: { ...this.state.values.filters, [name]: this.selects.get(name).value || null } });
   }
@@ -223,10 +205,10 @@ class RunsView {
     const pages = Math.max(1, Math.ceil(this.#shown.length / PAGE));
     values.page = Math.min(values.page, pages - 1);
     const first = values.page * PAGE;
-    if (!this.#typing && document.activeElement !== this.search) this.search.value = values.search;
+    this.search.show(values.search);
     for (const name of FILTERS) this.#fill(name, values.filters[name]);
     this.reset.hidden = !this.state.isFiltered;
-    const runs = `${count(total)} ${total === 1 ? "run" : "runs"}`;
+    const runs = plural(total, "run");
     this.status.textContent = this.#shown.length === total ? runs : `${count(this.#shown.length)} of ${runs}`;
     this.table.root.hidden = !this.#shown.length;
     this.table.show(this.#shown.slice(first, first + PAGE), this.#entries, this.events.progress);

@@ -1,7 +1,7 @@
 // The trend of one series of runs with the same datasets and target: a chart, what changed, and a table.
 
 import { element, replaceChildren } from "../core/dom.js";
-import { NONE, count, fixed, interval, moment, number } from "../core/format.js";
+import { NONE, count, fixed, interval, moment, number, plural } from "../core/format.js";
 import { isTyping } from "../core/keys.js";
 import { oneLine } from "../core/text.js";
 import { ConnectionLine } from "./live.js";
@@ -187,9 +187,9 @@ function titled(datasets, target) {
 }
 
 function summary({ runs, changes, shared_cases }) {
-  const all = `${count(runs.length)} ${runs.length === 1 ? "run" : "runs"}`;
+  const all = plural(runs.length, "run");
   if (runs.length === 1) return all;
-  const shared = shared_cases ? cases(shared_cases) : "no case";
+  const shared = shared_cases ? plural(shared_cases, "case") : "no case";
   const found = changes.length ? plural(changes.length, "change of level", "changes of level") : "no change of level shown";
   return `${all}, ${found}; the last run shares ${shared} with earlier ones`;
 }
@@ -201,7 +201,7 @@ function notesOf({ runs, changes }) {
     const texts = [];
     if (levels.has(position)) texts.push(levelText(levels.get(position)));
     if (run.other_measures) {
-      texts.push(`Measure changed: ${cases(run.other_measures)} asked or scored differently than before. They count as new cases.`);
+      texts.push(`Measure changed: ${plural(run.other_measures, "case")} asked or scored differently than before. They count as new cases.`);
     }
     if (run.is_unread) texts.push("Not compared with the other runs, because its results cannot be read.");
     return texts.map((text) => ({ id: run.id, text: `${oneLine(run.name, 80)}: ${text}` }));
@@ -211,15 +211,7 @@ function notesOf({ runs, changes }) {
 function levelText({ before, after, cases: shared, p_value }) {
   const direction = after > before ? "up" : "down";
   const p = p_value < 0.001 ? "p < 0.001" : `p = ${fixed(p_value, 3)}`;
-  return `The level went ${direction} from ${number(before)} to ${number(after)} on ${plural(shared, "shared case", "shared cases")} (${p}).`;
-}
-
-function cases(n) {
-  return plural(n, "case", "cases");
-}
-
-function plural(n, one, many) {
-  return `${count(n)} ${n === 1 ? one : many}`;
+  return `The level went ${direction} from ${number(before)} to ${number(after)} on ${plural(shared, "shared case")} (${p}).`;
 }
 
 function runTable(runs, notes, address) {
