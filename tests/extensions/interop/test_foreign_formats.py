@@ -124,6 +124,11 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
         ("x.prompt.md", "---\nmode: agent\n---\nDo it\n", "a prompt of VS Code, which has no cases"),
         ("p.prompt.yml", "model: m\nmessages: [{role: user, content: '{{input}}'}]\n", "has no testData"),
         ("dataset.toml", '[dataset]\nname = "o/d"\n[[tasks]]\nname = "o/t"\n', "in the registry of Harbor"),
+        (
+            "sums.yaml",
+            "s.v0: {class: 'evals.elsuite.basic.match:Match', args: {samples_jsonl: sums/samples.jsonl}}\n",
+            "sums/samples.jsonl",
+        ),
         ("samples.jsonl", '{"input1": "a", "input2": "b"}', "Each sample has several inputs"),
         ("meta.jsonl", '{"input": "a", "completion": "b", "choice": "Yes"}', "a completion with a label"),
         (
