@@ -129,6 +129,7 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
             "s.v0: {class: 'evals.elsuite.basic.match:Match', args: {samples_jsonl: sums/samples.jsonl}}\n",
             "sums/samples.jsonl",
         ),
+        ("answers.jsonl", '{"id": "a", "ground_truth": [{"f": {"x": [1]}}]}', "possible answers of BFCL"),
         ("samples.jsonl", '{"input1": "a", "input2": "b"}', "Each sample has several inputs"),
         ("meta.jsonl", '{"input": "a", "completion": "b", "choice": "Yes"}', "a completion with a label"),
         (

@@ -24,6 +24,7 @@ ROWS = {
         "lm-eval": f"{_DATASETS}.benchmarks.lm_eval:LM_EVAL",
         "adk": f"{_DATASETS}.agents.adk:ADK",
         "pydantic-evals": f"{_DATASETS}.platforms.pydantic_cases:PYDANTIC_CASES",
+        "bfcl": f"{_DATASETS}.benchmarks.bfcl:BFCL",
         "tau2": f"{_DATASETS}.benchmarks.tau2:TAU2",
         "multiple-choice": f"{_DATASETS}.multiple_choice:MULTIPLE_CHOICE",
         "preference-pairs": f"{_DATASETS}.preference_pairs:PREFERENCE_PAIRS",
