@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 import agentv
 from agentv.errors import LossWarning
 
@@ -120,7 +122,9 @@ def test_equals_of_pydantic_evals_counts_white_space(folder, command):
 
 def test_tool_calls_of_adk_must_be_the_same_unless_its_configuration_differs(folder, command):
     uses = [{"name": "set", "args": {"id": 1}}, {"name": "get"}]
-    turn = {"user_content": {"parts": [{"text": "Turn on"}]}, "intermediate_data": {"tool_uses": uses}}
+    said = {"parts": [{"text": "Done"}]}
+    turn = {"user_content": {"parts": [{"text": "Turn on"}]}, "final_response": said}
+    turn["intermediate_data"] = {"tool_uses": uses}
     folder.write("a.evalset.json", {"eval_set_id": "home", "eval_cases": [{"eval_id": "e", "conversation": [turn]}]})
     (case,) = command("cases", "a.evalset.json", "--strict").printed
     check = case["evaluators"][-1]
@@ -132,10 +136,11 @@ def test_tool_calls_of_adk_must_be_the_same_unless_its_configuration_differs(fol
     assert command("cases", "a.evalset.json").printed[0]["evaluators"][-1]["mode"] == "in_order"
 
 
-def test_an_empty_list_of_calls_in_an_eval_set_of_adk_allows_no_call(folder, command):
+@pytest.mark.parametrize("steps", [{"intermediate_data": {"tool_uses": []}}, {}])
+def test_a_turn_of_adk_without_expected_calls_allows_no_call(folder, command, steps):
     call = "tool_calls: [{tool: set}]"
     folder.write(".agentv/targets.yaml", f"targets: [{{name: default, provider: mock, response: Hi, {call}}}]\n")
-    turn = {"user_content": {"parts": [{"text": "Hi"}]}, "intermediate_data": {"tool_uses": []}}
+    turn = {"user_content": {"parts": [{"text": "Hi"}]}, **steps}
     folder.write("a.evalset.json", {"eval_set_id": "home", "eval_cases": [{"eval_id": "e", "conversation": [turn]}]})
     command("eval", "a.evalset.json", "--out", "run")
     assert json.loads((folder.path / "run/results.jsonl").read_text("utf-8"))["verdict"] == "fail"

@@ -123,6 +123,13 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
         ("answers.jsonl", '{"question_id": 1, "model_id": "m", "text": "c"}', "answers of MT-bench"),
         ("x.prompt.md", "---\nmode: agent\n---\nDo it\n", "a prompt of VS Code, which has no cases"),
         ("p.prompt.yml", "model: m\nmessages: [{role: user, content: '{{input}}'}]\n", "has no testData"),
+        ("dataset.toml", '[dataset]\nname = "o/d"\n[[tasks]]\nname = "o/t"\n', "in the registry of Harbor"),
+        (
+            "sums.yaml",
+            "s.v0: {class: 'evals.elsuite.basic.match:Match', args: {samples_jsonl: sums/samples.jsonl}}\n",
+            "sums/samples.jsonl",
+        ),
+        ("answers.jsonl", '{"id": "a", "ground_truth": [{"f": {"x": [1]}}]}', "possible answers of BFCL"),
         ("samples.jsonl", '{"input1": "a", "input2": "b"}', "Each sample has several inputs"),
         ("meta.jsonl", '{"input": "a", "completion": "b", "choice": "Yes"}', "a completion with a label"),
         (

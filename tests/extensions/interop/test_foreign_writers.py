@@ -93,7 +93,13 @@ def content(text):
 
 
 def rubric(text):
-    return {"rubrics": [{"rubric_id": "rubric-1", "rubric_content": {"text_property": text}}]}
+    item = {"rubric_id": "rubric-1", "type": "FINAL_RESPONSE_QUALITY", "rubric_content": {"text_property": text}}
+    return {"rubrics": [item]}
+
+
+NO_CRITERION = (
+    "rubrics without a criterion: add `rubric_based_final_response_quality_v1` to the test_config.json of ADK"
+)
 
 
 ANSWER = {"final_response": {"role": "model", "parts": [{"text": "Hi"}]}}
@@ -112,6 +118,8 @@ RECORDS_OF["adk"] = (
         "the evaluator `contains`",
         "messages of the role system",
         "`mode: superset` of a tool trajectory: the criteria of ADK decide, and the default is an exact match",
+        "an expected output: `response_match_score`, a default criterion of ADK, is 0 without one",
+        NO_CRITERION,
     ),
 )
 
@@ -211,7 +219,7 @@ def test_a_conversation_becomes_a_scenario_of_deepeval(dataset):
 def test_a_simulated_user_becomes_a_scenario_of_adk(dataset):
     user = {"goal": "Book a table", "persona": "in a hurry"}
     dataset.write("u.yaml", {"evalcases": [{"id": "u", "expected_outcome": "booked", "input": "Hi", "user": user}]})
-    assert convert("u.yaml", "u.json", "adk") == set()
+    assert convert("u.yaml", "u.json", "adk") == {NO_CRITERION}
     scenario = {"starting_prompt": "Hi", "conversation_plan": "Book a table\n\nYou are: in a hurry"}
     assert records_in(dataset.path / "u.json")[0]["conversation_scenario"] == scenario
     assert agentv.load_cases("u.json")[0].user == agentv.load_cases("u.yaml")[0].user

@@ -143,8 +143,9 @@ class ForeignFormat(formats.DatasetFormat):
         mapped.restart()
         with _expect_types(document.source.files[0], self.title):
             rows = self.mapper(document)
+        ids = ItemIds()
         for path in document.source.files:
-            ids, file = ItemIds(), record_file(path)
+            ids, file = ids if self.is_folder else ItemIds(), record_file(path)
             if options.plain and file.kind == "table":
                 numbered = self._table(file, rows, document, ids)
             else:

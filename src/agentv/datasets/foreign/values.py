@@ -213,14 +213,20 @@ def question_of(value: Any, lose: Lose) -> Any:
 
 def reference_of(value: Any, lose: Lose) -> Any:
     """Return a reference of any type; of an object with one value, that value."""
-    if isinstance(value, list) and value and all(isinstance(item, dict) and "role" in item for item in value):
+    if isinstance(value, list) and value and all(map(_is_message, value)):
         return messages_of(value, lose)
-    if not isinstance(value, dict):
-        return value
-    if "role" in value or "kwargs" in value:
+    if _is_message(value):
         return [message_of(value, lose)]
-    key = next((key for key in _ANSWERS if not is_blank(value.get(key))), None)
-    return value[key] if key is not None and len(value) == 1 else value
+    inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else None
+    if _is_message(inner):
+        return [message_of(inner, lose)]
+    return inner if inner is not None and next(iter(value)) in _ANSWERS and not is_blank(inner) else value
+
+
+def _is_message(value: Any) -> bool:
+    """Whether a value is a message of a chat API, or one that LangChain wrote."""
+    has_data = isinstance(value, dict) and "type" in value and "content" in object_at(value, "data")
+    return isinstance(value, dict) and ("role" in value or "kwargs" in value or has_data)
 
 
 def split_conversation(messages: list[dict[str, Any]], lose: Lose) -> dict[str, Any]:

@@ -4,8 +4,8 @@ _DATASETS = "agentv.extensions.interop.datasets"
 _RESULTS = "agentv.extensions.interop.results"
 _SESSIONS = "agentv.extensions.interop.sessions"
 _RECORD_FORMATS = (
-    *("langfuse", "braintrust", "mlflow", "langsmith", "ragas", "azure", "phoenix", "letta", "nemo-gym", "swe-bench"),
-    *("human-eval", "mt-bench", "sharegpt", "alpaca", "chat"),
+    *("langfuse", "braintrust", "mlflow", "langsmith", "ragas", "azure", "phoenix", "opik", "vertex", "letta"),
+    *("nemo-gym", "swe-bench", "human-eval", "mt-bench", "sharegpt", "alpaca", "chat"),
 )
 """The rows of `datasets.record_formats`, which is not imported here because a run rarely needs it."""
 
@@ -24,6 +24,7 @@ ROWS = {
         "lm-eval": f"{_DATASETS}.benchmarks.lm_eval:LM_EVAL",
         "adk": f"{_DATASETS}.agents.adk:ADK",
         "pydantic-evals": f"{_DATASETS}.platforms.pydantic_cases:PYDANTIC_CASES",
+        "bfcl": f"{_DATASETS}.benchmarks.bfcl:BFCL",
         "tau2": f"{_DATASETS}.benchmarks.tau2:TAU2",
         "multiple-choice": f"{_DATASETS}.multiple_choice:MULTIPLE_CHOICE",
         "preference-pairs": f"{_DATASETS}.preference_pairs:PREFERENCE_PAIRS",

@@ -106,7 +106,7 @@ class KeyedRecords(ForeignFormat):
         for part, places in self._parts.items():
             value = _read(places, data, used, lose)
             if part in _PLAIN:
-                row[part] = value
+                row[part] = row.get(part) if value is None else value
             elif value is not None:
                 _add(row, part, value)
         if row.get("assertions") and not is_blank(row.get("expected_output")):
@@ -216,7 +216,8 @@ def _add(row: dict[str, Any], part: str, value: Any) -> None:
     elif part == "metadata":
         row["metadata"].update(value if isinstance(value, dict) else {"metadata": value})
     elif part == "system":
-        row["input"] = [{"role": "system", "content": value}, *row["input"]] if value else row["input"]
+        own = row["input"] if isinstance(row["input"], list) else [{"role": "user", "content": row["input"]}]
+        row["input"] = [{"role": "system", "content": value}, *own] if value else row["input"]
     elif not is_blank(value):
         row["metadata"][part.removeprefix(_METADATA)] = value
 
@@ -292,6 +293,13 @@ def _labels(value: Any) -> list[str]:
     return [f"{key}:{label}" for key, label in tags.items()] if isinstance(tags, dict) else texts_of(tags)
 
 
+def _parts_text(value: Any) -> str:
+    """Return the text of content of Gemini, which is a text or an object with parts."""
+    parts = value.get("parts") if isinstance(value, dict) else None
+    items = parts if isinstance(parts, list) else [parts or value]
+    return "\n".join(text_of(item.get("text") if isinstance(item, dict) else item) for item in items)
+
+
 def _passages(value: Any) -> list[str]:
     items = value if isinstance(value, list) else []
     return texts_of([item.get("content") if isinstance(item, dict) else item for item in items])
@@ -306,6 +314,7 @@ _READERS: dict[str, Callable[[Any, Lose], Any]] = {
     "lines": lambda value, _: cell_list(value, "\n"),
     "first": lambda value, _: next(iter(cell_list(value, "\n")), None),
     "labels": lambda value, _: _labels(value),
+    "parts": lambda value, _: _parts_text(value),
     "passages": lambda value, _: _passages(value),
     "calls": lambda value, _: _calls(value),
     "question": lambda value, lose: question_of(parsed(value), lose),

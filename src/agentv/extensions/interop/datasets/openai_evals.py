@@ -20,7 +20,6 @@ from agentv.datasets.foreign.foreign_format import (
 )
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
-    any_of,
     first_of,
     is_blank,
     messages_of,
@@ -32,6 +31,7 @@ from agentv.datasets.foreign.values import (
 )
 from agentv.datasets.formats.dataset_format import Content, Document, Source
 from agentv.errors import InvalidDatasetError
+from agentv.extensions.interop.datasets.openai_registry import NO_CLASS, eval_of, exact_check, examples_of, samples_in
 from agentv.extensions.interop.datasets.written_case import restore, seal
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
@@ -52,6 +52,7 @@ _OTHER_SAMPLES = (
 )
 """Keys of samples that are not cases: what they are, and what to do."""
 
+_EXAMPLES = "few-shot examples, which an eval shows to the model before each sample, are cases here"
 _LAXER = "that an answer must equal the reference: `Match` of OpenAI Evals accepts one that begins with it"
 _VARIABLE = re.compile(r"\{\{\s*(item|sample)\.([\w.]+)\s*\}\}")
 
@@ -59,24 +60,30 @@ _VARIABLE = re.compile(r"\{\{\s*(item|sample)\.([\w.]+)\s*\}\}")
 class _OpenAISamples(ForeignFormat):
     title = "samples of OpenAI Evals"
     strength = 0.8
-    fields = "input → input, ideal → expected_output and an exact comparison"
+    fields = "input → input, ideal → expected_output and the comparison of the class, or an exact one"
     writes = (".jsonl",)
 
     def fits(self, file: RecordFile) -> bool:
         rows = objects(file)
+        if file.kind == "yaml" and samples_in(file.path):
+            return True
         if any_has(rows, "messages"):  # Phoenix exports `messages` and `ideal` under the same name
             return all_have(rows, "messages", "ideal")
         if all_have(rows, "sample") and not any_has(rows, "item", "input"):
             return all(isinstance(row["sample"], list) for row in rows)
-        if any(all_have(rows, *keys) for keys, *_ in _OTHER_SAMPLES) or all(
-            row.keys() == {"input"} and _is_chat(row["input"]) for row in rows
-        ):
-            return bool(rows)
+        if any(all_have(rows, *keys) for keys, *_ in _OTHER_SAMPLES):
+            return True
+        if rows and all(row.keys() == {"input"} for row in rows):
+            return all(_is_chat(row["input"]) for row in rows) or eval_of(file.path) is not None
         is_chat = all(isinstance(row.get("input"), list) for row in rows) and not any_has(rows, "id")
         marks = ("ideal", "criteria") if is_chat else ("ideal",)
         return all_have(rows, "input") and any_has(rows, *marks) and not any_has(rows, "target", "expected_outcome")
 
     def open(self, source: Source) -> Document:
+        if samples := samples_in(source.path) if record_file(source.path).kind == "yaml" else []:
+            what = f"An eval of the registry names files with samples: {', '.join(samples)}"
+            hint = "Name the samples, which are compared as the class of the eval does it"
+            raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
         for keys, what, hint in _OTHER_SAMPLES:
             if all_have(objects(record_file(source.files[0])), *keys):
                 raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
@@ -84,14 +91,29 @@ class _OpenAISamples(ForeignFormat):
 
     def mapper(self, document: Document) -> Mapper:
         """Map samples. An eval without `ideal` is graded by a model; if others have one, its absence is an error."""
-        is_graded = not any_has(objects(record_file(document.source.files[0])), *_MARKS)
+        path, mapped = document.source.files[0], document.mapped
+        assert mapped is not None
+        entry = eval_of(path)
+        examples = examples_of(entry, path)
+        is_graded = not any_has(objects(record_file(path)), *_MARKS) or (entry is not None and entry.is_graded)
 
         def rows(record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
             if is_graded:
                 lose("how a model grades the answers: it is part of the eval, not of its samples")
             elif not any(name in record.data for name in _MARKS):
                 raise KeyError("ideal")
-            return self.rows(record, lose)
+            for row in self.rows(record, lose):
+                answers = texts_of(record.data.get("ideal"))
+                if answers and row.get("assertions") == exact_check(answers):
+                    checks = entry.checks(answers) if entry is not None else None
+                    row["assertions"] = checks or row["assertions"]
+                    if checks is None:
+                        mapped.differ(NO_CLASS)
+                if examples and isinstance(row["input"], list):
+                    row["input"] = [*row["input"][:-1], *messages_of(examples, lose), row["input"][-1]]
+                if "sample" in record.data:
+                    mapped.differ(_EXAMPLES)
+                yield row
 
         return rows
 
@@ -105,7 +127,7 @@ class _OpenAISamples(ForeignFormat):
             "id": data.get("id"),
             "input": _input(first_of(data, "input", "messages"), lose),
             "expected_output": answers[0] if answers else None,
-            "assertions": [any_of(answers)] if answers else [],
+            "assertions": exact_check(answers),
             "expected_outcome": text_of(data.get("criteria")),
             "metadata": metadata_of(data, _USED, data.get("metadata")),
         }

@@ -87,7 +87,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
             "expected_output": "reference: expectedOutput expected_output",
             "metadata": "json: metadata",
         },
-        "pages": "data",
+        "pages": "data items",
         "skipped": ("status", "archived", "archived items"),
     },
     "braintrust": {
@@ -112,7 +112,8 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         "fields": "inputs → input, expected_response → expected_output, expected_facts and guidelines → rubrics",
         "fits": (
             {"all": "inputs", "any": "expectations"},
-            {"all": "inputs", "any": "ground_truth targets predictions", "none": "outputs reference_outputs"},
+            {"all": "inputs", "any": "ground_truth targets", "none": "reference_outputs"},
+            {"all": "inputs", "any": "predictions", "none": "outputs reference_outputs"},
         ),
         "case": {
             "id": "dataset_record_id",
@@ -188,11 +189,46 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         "case": {
             "id": "id example_id",
             "input": "question: input",
-            "expected_output": "reference: output",
+            "expected_output": "reference: reference_output output",
             "tags": "texts: splits",
             "metadata": "json: metadata",
         },
         "unused": "node_id span_id example_id",
+    },
+    "opik": {
+        "title": "dataset items of Opik",
+        "strength": 0.67,
+        "fields": "input → input, expected_output → expected_output",
+        "fits": (
+            {"all": "input source", "any": "expected_output", "objects": "input"},
+            {"all": "data source", "objects": "data"},
+        ),
+        "case": {
+            "id": "id",
+            "input": "question: input data.input data",
+            "expected_output": "reference: expected_output data.expected_output",
+            "tags": "texts: tags",
+            "metadata": "json: metadata",
+        },
+    },
+    "vertex": {
+        "title": "a dataset of Vertex AI evaluation",
+        "strength": 0.65,
+        "fields": "prompt or request → input, reference or the last reply → expected_output",
+        "fits": (
+            {"all": "prompt reference", "none": "id prompt_id input question chosen"},
+            {"all": "request.contents"},
+            {"all": "contents", "lists": "contents", "none": "input prompt"},
+        ),
+        "case": {
+            "id": "id",
+            "input": "question: prompt request.contents | last_reply: contents",
+            "system": "parts: request.systemInstruction request.system_instruction systemInstruction instruction",
+            "expected_output": "reference",
+            "context": "texts: context",
+            "metadata.recorded_response": "json: response",
+        },
+        "losses": {"rubric_groups": "rubrics of Vertex AI: they are in the metadata"},
     },
     "letta": {
         "title": "rows of letta-evals",

@@ -23,6 +23,7 @@ from agentv.model.values import digest
 from agentv.support.json_stream import top_level
 
 _MAX_TOTALS_BYTES = 64 * 1024 * 1024
+_TIMES = ("latency_ms", "generation_time_ms")
 _TRIAL = "trial"
 _TARGET = "target"
 """Keys of the metadata in which `agentv runs export` writes what the format has no field for."""
@@ -128,7 +129,7 @@ class _Reader:
         trial = metadata.pop(_TRIAL, None)
         error = next((entry["error"] for entry in rows if entry.get("error")), None)
         messages = _transcript(row)
-        usage = dict_of(row.get("token_usage"))
+        usage, times = dict_of(row.get("token_usage")), dict_of(row.get("performance"))
         return ForeignJob(
             case=_case(row, self._dataset(row), metadata),
             target=text_of(target),
@@ -144,7 +145,7 @@ class _Reader:
                 cache_write=usage.get("input_tokens_cache_write"),
                 reasoning=usage.get("reasoning_tokens"),
             ),
-            duration_ms=number_or_none(dict_of(row.get("performance")).get("latency_ms")),
+            duration_ms=next(filter(None, (number_or_none(times.get(key)) for key in _TIMES)), None),
             place=f"sample {text_of(row.get('sample_id'))}",
         )
 

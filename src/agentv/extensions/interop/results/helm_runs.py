@@ -11,6 +11,7 @@ import msgspec
 
 from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_document, read_parts
 from agentv.extensions.interop.imports.foreign_values import (
+    chat_messages,
     dict_of,
     error_info,
     list_of,
@@ -21,6 +22,13 @@ from agentv.extensions.interop.imports.foreign_values import (
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 
 _SCORES, _ANSWERS, _SPEC = "per_instance_stats.json", "scenario_state.json", "run_spec.json"
+_OTHERS = {
+    _ANSWERS: b'"request_states"',
+    _SPEC: b'"scenario_spec"',
+    "stats.json": b'"sum_squared"',
+    "display_predictions.json": b'"predicted_text"',
+}
+"""Other files of a run folder, and what each has: those with the scores are next to them."""
 _MAX_SPEC_BYTES = 64 * 1024 * 1024
 _Key = tuple[str, str, int]
 # Figures that HELM stores with the scores of an instance, some of them between 0 and 1.
@@ -59,14 +67,15 @@ class HelmRun(ForeignResults):
         if path.is_dir():
             return (path / _SCORES).is_file()
         is_scores = head.lstrip()[:1] == b"[" and b'"instance_id"' in head[:4096] and b'"stats"' in head
-        return is_scores or (path.name == _ANSWERS and b'"adapter_spec"' in head)
+        return is_scores or (path.name in _OTHERS and (b'"adapter_spec"' in head or _OTHERS[path.name] in head))
 
     def files(self, path: Path) -> list[Path]:
         scores = path / _SCORES if path.is_dir() else path
-        if scores.name == _ANSWERS:
+        if scores.name in _OTHERS:
             scores = scores.with_name(_SCORES)
         if not scores.is_file():
-            raise problem(path, f"The scores are missing: there is no {_SCORES} next to it")
+            hint = "Name the run folder of HELM"
+            raise problem(path, f"The scores are missing: there is no {_SCORES} next to it", hint)
         others = [scores.with_name(_ANSWERS), scores.with_name(_SPEC)] if scores.name == _SCORES else []
         return [scores, *(file for file in others if file.is_file())]
 
@@ -106,8 +115,10 @@ class _Instances:
         """Yield the instances in the order of their answers, then those that have only scores."""
         self._read_scores()
         for key, state in self._states(answers) if answers is not None else ():
-            stats = self._stats.pop(key, None)
-            if stats is not None:
+            stats = self._stats.get(key)
+            # Where each choice is a request of its own, the answer is the one that was predicted.
+            if stats is not None and state.get("reference_index") in (None, stats.get("predicted_index", 0)):
+                del self._stats[key]
                 yield self._job(key, stats, state)
         for key, stats in self._stats.items():
             yield self._job(key, stats, {})
@@ -160,10 +171,12 @@ class _Instances:
         references = [dict_of(entry) for entry in list_of(instance.get("references"))]
         correct = [text_of(dict_of(entry.get("output")).get("text")) for entry in references if _is_correct(entry)]
         split = instance.get("split")
+        request = dict_of(state.get("request")) if state.get("reference_index") is None else {}
+        prompt = chat_messages(request.get("messages")) or text_of(request.get("prompt"))
         return ForeignCase(
             id=id,
             dataset=self._dataset,
-            input=text_of(dict_of(state.get("request")).get("prompt") or dict_of(instance.get("input")).get("text")),
+            input=prompt or text_of(dict_of(instance.get("input")).get("text")),
             expected=correct[0] if len(correct) == 1 else correct or None,
             metadata={"split": split} if split else {},
         )
@@ -185,6 +198,9 @@ def _is_correct(reference: dict[str, Any]) -> bool:
 
 def _answer(state: dict[str, Any], result: dict[str, Any]) -> str | None:
     """Return the text of the first completion; for a letter of a multiple choice question, also the choice."""
+    if state.get("reference_index") is not None:  # the text of a choice, whose likelihood was the highest
+        reference = list_of(dict_of(state.get("instance")).get("references"))[int(state["reference_index"])]
+        return text_of(dict_of(dict_of(reference).get("output")).get("text"))
     completions = list_of(result.get("completions"))
     if not completions:
         return None

@@ -121,8 +121,15 @@ class _Rows:
                 raise problem(self._path, f"Result {number} is not a result of promptfoo")
             provider = row.get("provider")
             name = text_of(dict_of(provider).get("label") or dict_of(provider).get("id") or provider) or "default"
+            name += self._copy(row.get("promptIdx"))
             run.targets.setdefault(name, {"provider": "promptfoo", "id": text_of(dict_of(provider).get("id") or name)})
             yield self._job(row, name)
+
+    def _copy(self, column: Any) -> str:
+        """Return a suffix for a provider that is there twice, such as with other settings, by the column of a row."""
+        columns = [dict_of(prompt) for prompt in self._prompts[: column + 1]] if isinstance(column, int) else []
+        names = [(text_of(own.get("provider")), text_of(own.get("label")), text_of(own.get("raw"))) for own in columns]
+        return f"-{names.count(names[-1])}" if names and names.count(names[-1]) > 1 else ""
 
     def _job(self, row: dict[str, Any], target: str) -> ForeignJob:
         response, error = dict_of(row.get("response")), _error(row)

@@ -42,7 +42,23 @@ _CASES = ("eval_cases", "evalCases")
 _SETS = ("eval_set_id", "evalSetId")
 _IDS = ("eval_id", "evalId", "eval_case_id", "evalCaseId")
 _BEHAVIOR = ("behavior_instructions", "behaviorInstructions", "description")
-_CONFIG = "test_config.json"
+_CONFIGS = ("test_config.json", "eval_config.json", "../eval_config.json")
+"""Where criteria are: the first is read by ADK itself, the others are those of its project templates."""
+
+_QUALITY = "rubric_based_final_response_quality_v1"
+_RUBRIC_TYPES = {
+    _QUALITY: "FINAL_RESPONSE_QUALITY",
+    "rubric_based_tool_use_quality_v1": "TOOL_USE_QUALITY",
+    "rubric_based_multi_turn_trajectory_quality_v1": "TRAJECTORY_QUALITY",
+}
+"""Criteria that use rubrics, and the type of the rubrics of turns and cases that each uses."""
+
+_TURN_KEYS = frozenset(
+    (
+        *("invocation_id", "user_content", "final_response", "intermediate_data", "creation_timestamp", "rubrics"),
+        *("app_details", "duration", "model_duration", "tool_duration"),
+    )
+)
 _MOST_INVOCATIONS = 20
 """The default limit of ADK for messages of a simulated user."""
 
@@ -60,6 +76,8 @@ _MODES = {
 }
 _JUDGED = ("final_response_match_v2", "response_evaluation_score")
 _MEAN = "ADK compares the mean of the turns with a limit, and here each turn must reach it"
+_NO_ANSWER = "a turn without a final response, which ADK scores 0 by response_match_score: its answer is not checked"
+_NO_RUBRICS = "rubrics that ADK ignores, because no criterion uses their `type`: here a judge checks them"
 
 
 class _Criteria(NamedTuple):
@@ -69,6 +87,7 @@ class _Criteria(NamedTuple):
     answers: tuple[dict[str, Any], ...]
     rubrics: tuple[dict[str, Any], ...]
     most_turns: int
+    names: frozenset[str]
     has_limits: bool
 
 
@@ -115,9 +134,8 @@ class _ADK(ForeignFormat):
         assert mapped is not None
 
         def rows(record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
-            turns = record.data.get("conversation") or record.data.get("data") or ()
-            if len(turns) > 1 and criteria.has_limits:
-                mapped.differ(_MEAN)
+            for what in _differences(record.data, criteria):
+                mapped.differ(what)
             return self._rows(record.data, criteria, lose)
 
         return rows
@@ -208,10 +226,25 @@ def _rubrics(data: dict[str, Any]) -> list[dict[str, Any]]:
     return list(rubrics.values())
 
 
+def _differences(data: dict[str, Any], criteria: _Criteria) -> Iterator[str]:
+    """Yield what ADK does in another way with a case."""
+    turns = [turn for turn in data.get("conversation") or data.get("data") or () if isinstance(turn, dict)]
+    if len(turns) > 1 and criteria.has_limits:
+        yield _MEAN
+    if "response_match_score" in criteria.names:
+        answers = (first_of(turn, "final_response", "finalResponse", "reference") for turn in turns)
+        yield from (_NO_ANSWER for answer in answers if is_blank(answer) or not _text(answer))
+    types = {kind for name, kind in _RUBRIC_TYPES.items() if name in criteria.names}
+    items = [item for part in (data, *turns) for item in part.get("rubrics") or () if isinstance(item, dict)]
+    if "prompt" not in data and not {text_of(item.get("type")) for item in items} <= types:
+        yield _NO_RUBRICS
+
+
 def _criteria(path: str, lose: Lose) -> _Criteria:
-    """Return the criteria in the configuration next to an eval set, or those of ADK by default."""
-    config = os.path.join(os.path.dirname(path), _CONFIG)
-    document = document_of(record_file(config)) if os.path.isfile(config) else {}
+    """Return the criteria in the configuration of an eval set, or those of ADK by default."""
+    configs = (os.path.join(os.path.dirname(path), name) for name in _CONFIGS)
+    config = next((name for name in configs if os.path.isfile(name)), None)
+    document = document_of(record_file(config)) if config else {}
     limits = document["criteria"] if isinstance(document.get("criteria"), dict) else _CRITERIA
     calls: dict[str, Any] | None = None
     answers: list[dict[str, Any]] = []
@@ -236,7 +269,7 @@ def _criteria(path: str, lose: Lose) -> _Criteria:
             )
         elif name in _JUDGED:
             answers.append({"type": "llm_judge", "required": True})
-        elif name == "rubric_based_final_response_quality_v1":
+        elif name == _QUALITY:
             rubrics = _rubrics(options)
             if len(rubrics) < len(options.get("rubrics") or ()):
                 lose("rubrics without 'text_property', which ADK refuses")
@@ -244,18 +277,20 @@ def _criteria(path: str, lose: Lose) -> _Criteria:
             lose(f"the criterion '{name}' of ADK")
     most = object_at(document, "user_simulator_config").get("max_allowed_invocations")
     has_limits = limits.get("tool_trajectory_avg_score", 1) != 1 or "response_match_score" in limits
-    return _Criteria(
-        calls, tuple(answers), tuple(rubrics), most if isinstance(most, int) else _MOST_INVOCATIONS, has_limits
-    )
+    most = most if isinstance(most, int) else _MOST_INVOCATIONS
+    return _Criteria(calls, tuple(answers), tuple(rubrics), most, frozenset(limits), has_limits)
 
 
 def _new_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
-    steps = first_of(turn, "intermediate_data", "intermediateData")
+    steps = first_of(turn, "intermediate_data", "intermediateData") or {}
     rubrics = _rubrics(turn)
+    for key in turn:
+        if re.sub(r"(?=[A-Z])", "_", str(key)).lower() not in _TURN_KEYS:
+            lose(f"'{key}' of a turn, which ADK refuses")
     row = _turn(
         first_of(turn, "user_content", "userContent"),
         first_of(turn, "final_response", "finalResponse"),
-        None if steps is None else [call_of(use) for use in _tool_uses(steps)],
+        [call_of(use) for use in _tool_uses(steps)],
         criteria,
         lose,
     )
@@ -273,21 +308,18 @@ def _tool_uses(steps: dict[str, Any]) -> list[Any]:
 
 
 def _old_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
-    uses = turn.get("expected_tool_use")
-    calls = None if uses is None else [call_of(use) for use in uses]
+    calls = [call_of(use) for use in turn.get("expected_tool_use") or ()]
     return _turn(turn.get("query"), turn.get("reference"), calls, criteria, lose)
 
 
-def _turn(
-    question: Any, answer: Any, calls: list[dict[str, Any]] | None, criteria: _Criteria, lose: Lose
-) -> dict[str, Any]:
-    """Return a turn with its checks. As in ADK, an empty list of calls means that no tool may be called."""
+def _turn(question: Any, answer: Any, calls: list[dict[str, Any]], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
+    """Return a turn with its checks. As in ADK, a turn without expected calls means that no tool may be called."""
     parts = question.get("parts") if isinstance(question, dict) else None
     if any(isinstance(part, dict) and is_blank(part.get("text")) for part in parts or ()):
         lose("parts of a message that are not text")
     reference = _text(answer) if not is_blank(answer) else ""
     checks = list(criteria.answers) if reference else []
-    if criteria.calls and calls is not None:
+    if criteria.calls and (calls or criteria.calls["mode"] == "exact"):
         expected = [{"tool": call["tool"], "args": call["input"] or {}} for call in calls]
         checks.append({"type": "tool_trajectory", **criteria.calls, "expected": expected})
     return filled({"input": _text(question), "expected_output": reference, "assertions": checks})
@@ -309,7 +341,12 @@ def _case(case: EvalCase, lose: Lose) -> dict[str, Any]:
     texts = criteria_of(case)
     if DEFAULT_EVALUATOR in case.evaluators and case.expected_outcome:
         texts = [case.expected_outcome, *texts]
-    rubrics = [{"rubric_id": f"rubric-{n}", "rubric_content": {"text_property": t}} for n, t in enumerate(texts, 1)]
+    rubrics = [
+        {"rubric_id": f"rubric-{n}", "type": _RUBRIC_TYPES[_QUALITY], "rubric_content": {"text_property": text}}
+        for n, text in enumerate(texts, 1)
+    ]
+    if rubrics:
+        lose(f"rubrics without a criterion: add `{_QUALITY}` to the {_CONFIGS[0]} of ADK")
     record: dict[str, Any] = {
         "eval_id": case.id,
         "rubrics": rubrics,
@@ -333,6 +370,8 @@ def _scenario(user: SimulatedUser, case: EvalCase, lose: Lose) -> dict[str, str]
 
 def _invocation(turn: Turn, lose: Lose) -> dict[str, Any]:
     answer = text_in(turn.expected_output, lose) if turn.expected_output else ""
+    if not answer:
+        lose("an expected output: `response_match_score`, a default criterion of ADK, is 0 without one")
     return {
         "user_content": {"role": "user", "parts": [{"text": _question(turn.input, lose)}]},
         **({"final_response": {"role": "model", "parts": [{"text": answer}]}} if answer else {}),

@@ -9,10 +9,13 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import filled, first_of, object_at, text_of, texts_of
+from agentv.datasets.formats.dataset_format import Document, Source
+from agentv.errors import InvalidDatasetError
 
 _TASK = ("task.toml", "task.yaml")
 _INSTRUCTIONS = ("instruction.md", "task.md")
 _FOLDERS = ("environment", "tests", "solution")
+_NO_INSTRUCTION = "The task has no instruction: there is no instruction.md with text next to it"
 _REFUSAL = "The tests of a Harbor task decide its reward, and they need a container: run the task with Harbor"
 
 
@@ -24,8 +27,17 @@ class _HarborTask(ForeignFormat):
     fields = "instruction.md → input, steps → turns, task.toml and the names of files → metadata"
 
     def fits(self, file: RecordFile) -> bool:
-        is_task = file.suffix == ".toml" or "instruction" in document_of(file)
-        return is_task and _task_file(os.path.dirname(file.path)) == file.path
+        is_task = file.suffix == ".toml" or any(key in document_of(file) for key in ("instruction", "descriptions"))
+        return _is_manifest(file) or (is_task and _task_file(os.path.dirname(file.path)) == file.path)
+
+    def open(self, source: Source) -> Document:
+        if not self.is_folder and _is_manifest(record_file(source.path)):
+            what, hint = (
+                "It names tasks, which are in the registry of Harbor",
+                "Download them with Harbor, and name them",
+            )
+            raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
+        return super().open(source)
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         yield Record(1, {"folder": os.path.dirname(file.path), "settings": document_of(file)})
@@ -34,10 +46,8 @@ class _HarborTask(ForeignFormat):
         folder, settings = record.data["folder"], record.data["settings"]
         steps = [os.path.join("steps", name) for name in _step_names(folder, settings)]
         texts = [_instruction(os.path.join(folder, step)) for step in steps]
-        own = _instruction(folder) or text_of(first_of(settings, "instruction", "prompt"))
-        first, *later = [text for text in (own, *texts) if text.strip()] or [""]
-        if not first:
-            raise ValueError("The task has no instruction")
+        own = _instruction(folder) or text_of(first_of(settings, "instruction", "prompt")) or _described(settings)
+        first, *later = [text for text in (own, *texts) if text.strip()] or [_NO_INSTRUCTION]
         metadata = object_at(settings, "metadata") or settings
         files = {name: _files_in(os.path.join(folder, name)) for name in (*_FOLDERS, *steps)}
         task = object_at(settings, "task")
@@ -58,7 +68,7 @@ class _HarborTask(ForeignFormat):
                 **others,
                 **filled({"files": filled(files), "instructions": [first, *later] if later else None}),
             },
-            "case_error": _REFUSAL,
+            "case_error": _REFUSAL if first != _NO_INSTRUCTION else f"{_NO_INSTRUCTION}. {_REFUSAL}",
         }
         return [filled(row)]
 
@@ -67,6 +77,13 @@ def _instruction(folder: str) -> str:
     paths = (os.path.join(folder, name) for name in _INSTRUCTIONS)
     path = next((path for path in paths if os.path.isfile(path)), None)
     return record_file(path).text if path else ""
+
+
+def _described(settings: dict[str, Any]) -> str:
+    """Return the instruction of the first generation of Terminal-Bench, where a task has several: the basic one."""
+    items = [item for item in settings.get("descriptions") or () if isinstance(item, dict)]
+    texts = {text_of(item.get("key")): text_of(item.get("description")) for item in items}
+    return texts.get("base") or next(iter(texts.values()), "")
 
 
 def _step_names(folder: str, settings: dict[str, Any]) -> list[str]:
@@ -116,4 +133,15 @@ def _task_file(folder: str) -> str | None:
         return None
     has_text = any(os.path.isfile(os.path.join(folder, name)) for name in _INSTRUCTIONS)
     has_steps = os.path.isdir(os.path.join(folder, "steps"))
-    return path if has_text or has_steps or path.endswith(".yaml") else None
+    return path if has_text or has_steps or path.endswith(".yaml") or _is_settings(path) else None
+
+
+def _is_settings(path: str) -> bool:
+    """Whether a file has the settings of a task, although its instruction is not next to it."""
+    return {"agent", "verifier", "environment"} <= document_of(record_file(path)).keys()
+
+
+def _is_manifest(file: RecordFile) -> bool:
+    """Whether a file is a dataset.toml, which pins tasks of the registry."""
+    document = document_of(file) if file.suffix == ".toml" else {}
+    return isinstance(document.get("dataset"), dict) and isinstance(document.get("tasks"), list)

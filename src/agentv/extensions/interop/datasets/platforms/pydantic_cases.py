@@ -91,9 +91,12 @@ def _entries(items: Any, lose: Lose) -> list[dict[str, Any]]:
     entries = []
     for item in items if isinstance(items, list) else ():
         name, argument = (_name_of(item), next(iter(item.values()), None)) if isinstance(item, dict) else (item, None)
-        entry = _entry(text_of(name), argument, lose)
         own = argument.get("evaluation_name") if isinstance(argument, dict) else None
-        entries += [entry | ({"name": own} if isinstance(own, str) else {})] if entry is not None else []
+        named = {"name": own} if isinstance(own, str) else {}
+        if text_of(name) == "ToolCorrectness":
+            entries += [{**entry, **named} for entry in _tools(argument)]
+        elif (entry := _entry(text_of(name), argument, lose)) is not None:
+            entries.append({**entry, **named})
     return entries
 
 
@@ -119,34 +122,37 @@ def _entry(name: str, argument: Any, lose: Lose) -> dict[str, Any] | None:
         return {"type": "regex", "name": "IsInstance", "value": "^"}  # as there, every text is one
     if name == "Equals":
         return {"type": "equals", "value": value, "exact": True}
-    if name == "Contains":
+    if name == "Contains":  # another value than a text is looked for in data, which an answer is not
         lowers = options.get("case_sensitive") is False
-        return {"type": "icontains" if lowers else "contains", "value": value}
+        is_text = isinstance(value, str) or (options.get("as_strings") is True and isinstance(value, int))
+        return {"type": "icontains" if lowers else "contains", "value": str(value), "exact": True} if is_text else None
     if name == "MaxDuration":
         seconds = options.get("seconds", argument)
         return {"type": "latency", "threshold": float(seconds) * 1000} if isinstance(seconds, int | float) else None
     if name == "LLMJudge":
         if not is_blank(options.get("model")):
             lose("the model of an LLMJudge: the judge is a target")
+        if options.get("score"):
+            lose("the score of an LLMJudge: the judge decides whether the rubric holds")
         return {"type": "rubric", "rubrics": [text_of(options.get("rubric", argument))]}
     if name == "GEval":
+        lose("the scale of a GEval: the judge decides whether each step holds")
         steps = options.get("evaluation_steps") or [options.get("criteria", argument)]
         return {"type": "rubric", "rubrics": [text_of(step) for step in steps]}
-    if name in ("MaxToolCalls", "MaxModelRequests"):
-        most = next((candidate for candidate in (*options.values(), argument) if isinstance(candidate, int)), None)
-        return {"type": "execution_metrics", "max_tool_calls": most} if name == "MaxToolCalls" and most else None
-    if name in ("ToolCorrectness", "TrajectoryMatch"):
-        return _trajectory(name, options, argument)
+    if name == "MaxToolCalls":
+        most = options.get("max_calls", argument)
+        return {"type": "execution_metrics", "max_tool_calls": most} if isinstance(most, int) else None
+    if name == "TrajectoryMatch" and options.get("order") == "exact":  # the other orders are scored by F1
+        return _calls(options.get("expected_trajectory"), "exact")
     return None
 
 
-def _trajectory(name: str, options: dict[str, Any], argument: Any) -> dict[str, Any] | None:
-    tools = next((candidate for candidate in (*options.values(), argument) if isinstance(candidate, list)), None)
-    if not tools:
-        return None
-    expected = [{"tool": text_of(tool.get("name") if isinstance(tool, dict) else tool)} for tool in tools]
-    return {
-        "type": "tool_trajectory",
-        "mode": "in_order" if name == "TrajectoryMatch" else "superset",
-        "expected": expected,
-    }
+def _tools(argument: Any) -> list[dict[str, Any]]:
+    """Return the evaluators for tools in any order; unless others are allowed, they are the only ones."""
+    options = argument if isinstance(argument, dict) else {"expected_tools": argument}
+    modes = ("superset",) if options.get("allow_extra") is True else ("superset", "subset")
+    return [_calls(options["expected_tools"], mode) for mode in modes if _listed(options.get("expected_tools"))]
+
+
+def _calls(tools: Any, mode: str) -> dict[str, Any]:
+    return {"type": "tool_trajectory", "mode": mode, "expected": [{"tool": text_of(tool)} for tool in _listed(tools)]}
