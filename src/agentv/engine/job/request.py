@@ -73,7 +73,9 @@ class CaseRequest:
     def _render(self) -> tuple[Message, ...]:
         if not self.case.names_files:
             messages = self.case.input
-            return messages if all(map(_has_content, messages)) else tuple(filter(_has_content, messages))
+            if len(messages) == 1 and messages[0].content:  # the common case
+                return messages
+            return tuple(filter(_has_content, messages))
         messages = tuple(self._inlined(message) for message in self._visible)
         if not self.guidelines:
             return messages

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -17,7 +17,7 @@ from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTargets
 from agentv.engine.calls.payments import batch_cost, job_account
 from agentv.engine.calls.wrappers import OutageFailure
-from agentv.engine.job.answer import Answer, JobOutcome, Reply, failed, make_record, metrics_of, summarise_trace
+from agentv.engine.job.answer import Answer, JobOutcome, Reply, failed, make_record, usage_of
 from agentv.engine.job.answer import untransformed as untransformed_outcome
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.judge_hold import JudgeHold
@@ -249,10 +249,10 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     score, verdicts, prior = context.scorer.score_now, context.verdicts_of(job), answer.kept
     specs = job.case.evaluators if evaluators is None else evaluators
     outcomes = [(prior.get(spec.name) if prior else None) or score(spec, judgement, verdicts) for spec in specs]
-    results = [result for result in outcomes if result is not None]
-    if len(results) < len(outcomes) or (answer.replies and evaluators is None):
+    if None in outcomes or (answer.replies and evaluators is None):
         return judgement, outcomes
-    return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
+    results = cast("tuple[EvaluatorResult, ...]", tuple(outcomes))
+    return _outcome(answer, judgement, results, grade(results, specs, verdicts), context)
 
 
 def _lost_usd(outcome: JobOutcome, *, is_stored: bool) -> float:
@@ -372,18 +372,19 @@ def _scoring_context(job: Job, context: JobContext) -> ScoringContext:
 
 def _judgement(answer: Answer, response: Response, value: Any, context: JobContext) -> Judgement:
     request, whole = answer.request, response is answer.response
+    trace, metrics = (answer.trace, answer.metrics) if whole else usage_of(response)
     origin = request.case.place.origin
     return Judgement(
         request,
         response,
         candidate_answer=content_text(value),
-        candidate_data=None if isinstance(value, str) else value,
         workdir=origin.program_dir or ".",
         find_file=context.find_file(origin, own=context.spec.evaluators is not None),
-        trace_summary=answer.trace if whole else summarise_trace(response.messages, response.tool_errors),
-        execution_metrics=answer.metrics if whole else metrics_of(response),
+        trace_summary=trace,
+        execution_metrics=metrics,
         file_changes=answer.file_changes if request.job_workspace is None else request.job_workspace.changes,
-        environment=context.environment,
         has_trace=answer.has_trace or not whole,
+        environment=context.environment,
         host=context.host,
+        candidate_data=None if isinstance(value, str) else value,
     )
