@@ -316,7 +316,8 @@ class UsageFigures:
     def add(self, result: Result) -> None:
         """Add the usage of a result."""
         if (metrics := result.execution_metrics) is not None:
-            self.truncated += metrics.is_cut_off
+            if metrics.stop_reason is not None:
+                self.truncated += metrics.is_cut_off
             self.fallbacks += metrics.answered_by is not None
             if metrics.cost_usd is not None:
                 self.priced += 1

@@ -97,7 +97,7 @@ class JobContext:
         """Return the record of one job, even if it fails; none if the budget is used up, or its judge is down."""
         payments = self.targets.payments
         work = self._runner(job, self)
-        if payments is None or job.case.case_error is not None:
+        if payments is None or job.case.details.case_error is not None:
             return work
         settings = self.targets.settings(job.target)
         is_batched = settings is not None and settings.is_batched and job.answer is None
@@ -135,10 +135,10 @@ class JobContext:
         """Return the verdict limits of a job: the scores needed to pass or to be borderline."""
         return job.case.execution.verdicts or self.spec.defaults.verdicts
 
-    def workspace_of(self, job: Job, settings: Target) -> JobWorkspace | None:
+    def workspace_of(self, job: Job, target: OpenTarget) -> JobWorkspace | None:
         """Return the workspace of a job: its case's, or an empty one for an agent that needs one; None otherwise."""
-        workspace = job.case.workspace
-        if workspace is None and not settings.needs_workspace:
+        workspace, settings = job.case.details.workspace, target.settings
+        if workspace is None and not target.needs_workspace:
             return None
         if not settings.is_live:  # the files would not belong to the answer
             return None
@@ -185,7 +185,7 @@ class JobContext:
 async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
     """Answer a job, score the answer, and return its record; none if its target or judge has been down for too long."""
     request = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
-    if job.case.case_error is not None:
+    if job.case.details.case_error is not None:
         return make_record(job, _refused(request), context.spec.run_id)
     workspace: JobWorkspace | None = None
     try:
@@ -195,8 +195,9 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
             target = context.targets.get(job.target)
             if context.judge_hold is not None and context.needs_judges(job):
                 request.hold = context.judge_hold
-            workspace = request.job_workspace = context.workspace_of(job, target.settings)
+            workspace = context.workspace_of(job, target)
             if workspace is not None:
+                request.job_workspace, request.prepare = workspace, workspace.ready
                 await workspace.reserve()
             answer = await live_answer(job, request, target, context, _score_turn)
         if isinstance(answer.failure, OutageFailure):
@@ -378,7 +379,7 @@ def _judgement(answer: Answer, response: Response, value: Any, context: JobConte
         request,
         response,
         candidate_answer=content_text(value),
-        workdir=origin.program_dir or ".",
+        workdir=origin.work_dir or origin.base_dir or ".",
         find_file=context.find_file(origin, own=context.spec.evaluators is not None),
         trace_summary=trace,
         execution_metrics=metrics,
