@@ -77,8 +77,8 @@ class Endpoint:
 
 async def entered(limit, **settings):
     """Return a ticket with a place."""
-    ticket = limit.ticket(**settings)
-    if not limit.try_enter(ticket):
+    ticket = limit.try_enter(**settings)
+    if not ticket.has_place:
         assert await limit.enter(ticket)
     return ticket
 
@@ -239,7 +239,7 @@ def test_an_answer_with_retry_after_delays_calls_and_keeps_the_limit():
         limit = limiter.lane("")
         limit.leave(await entered(limit), is_answered=True)
         limit.close_for(0.5)
-        assert not limit.try_enter(limit.ticket())
+        assert not limit.try_enter().has_place
         assert limiter.endpoint.limit(loop.time()) == 4
         await entered(limit)
         return loop.time()
@@ -318,7 +318,7 @@ def test_an_endpoint_that_accepts_no_connection_is_waited_for_only_for_a_moment(
         loop = asyncio.get_running_loop()
         limit = Limiter(4, 4, clock=loop.time).lane("m")
         limit.leave(await entered(limit), Failure(is_unreached=True))
-        assert not limit.try_enter(limit.ticket())
+        assert not limit.try_enter().has_place
 
         async def call():
             ticket = limit.ticket(600, opens_job=True)
@@ -350,7 +350,7 @@ def test_a_cancelled_caller_frees_its_place(moment):
             limit.leave(first, is_answered=True)
             limit.leave(second, is_answered=True)
         assert (limiter.endpoint.in_flight, limiter.endpoint.waiting) == (0, 0)
-        return limit.try_enter(limit.ticket()) and limit.try_enter(limit.ticket())
+        return limit.try_enter().has_place and limit.try_enter().has_place
 
     assert run(main()) is True
 

@@ -76,8 +76,8 @@ class ObservableWorker:
     async def run(self, job):
         self._note("begin", job)
         try:
-            ticket = None if self._limit is None else self._limit.ticket(opens_job=True)
-            if ticket is not None and not self._limit.try_enter(ticket):
+            ticket = None if self._limit is None else self._limit.try_enter(opens_job=True)
+            if ticket is not None and not ticket.has_place:
                 await self._limit.enter(ticket)
             self._note("enter", job)
             while self.spec.processes and len(self.spec.pids()) < self.spec.processes:

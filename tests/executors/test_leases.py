@@ -27,8 +27,8 @@ def limit_of(hub, name, most=3):
 
 
 async def enter(limit):
-    ticket = limit.ticket()
-    if not limit.try_enter(ticket):
+    ticket = limit.try_enter()
+    if not ticket.has_place:
         await limit.enter(ticket)
     return ticket
 

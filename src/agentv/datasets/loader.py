@@ -134,9 +134,10 @@ class CaseSource(msgspec.Struct, frozen=True):
         return chain.from_iterable(batches)
 
     def _all_again(self) -> Iterator[EvalCase]:
-        check = self.sink.stamps.check
+        stamps, check = self.sink.stamps, self.sink.stamps.check
         for source in self.sources:
-            batches = Dataset(source, self.options, SilentSink()).batches(PackedIds())
+            has_unique_ids = stamps.is_complete(source.path) and not self.sink.skipped
+            batches = Dataset(source, self.options, SilentSink()).batches(None if has_unique_ids else PackedIds())
             if _is_small(source):
                 batches = iter(list(batches))  # read at once, so that the file may be edited during the run
                 check(source.path)

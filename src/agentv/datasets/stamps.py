@@ -34,9 +34,13 @@ class DatasetStamps:
             raise _changed(source.path)
         return digest
 
+    def is_complete(self, path: str) -> bool:
+        """Whether the dataset at `path` was read to its end."""
+        return path in self._digests
+
     def check(self, path: str) -> None:
         """Raise DatasetChangedError if the dataset at `path` has other content than when it was read first."""
-        if path not in self._digests:
+        if not self.is_complete(path):
             return
         if (stamp := _stamp_of(self._files[path])) == self._stamps[path]:
             return

@@ -115,7 +115,7 @@ class RunInProgress:
         early_stop, gate = self._early_stop, self._gate
         for jobs in self.pending.chunks():
             for job in jobs:
-                if self.stopped is not None:
+                if self._stopped is not None or self.loop.interrupted:
                     return
                 if job.target in self._down:
                     continue
@@ -145,10 +145,10 @@ class RunInProgress:
             return self._stopped is not None
         result = self._keep(result)
         self._observer.result(result)
-        for note in format_notes(result.evaluator_results, self._judges) if self._judges else ():
-            self._observer.note(note)
         self._stopped = self._stopped or self._errors.add(result)
-        if self.plan.checked.judges:
+        if self._judges:
+            for note in format_notes(result.evaluator_results, self._judges):
+                self._observer.note(note)
             self._stopped = self._stopped or self._errors.add_verdicts(result)
         if self.plan.options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self._stop("fail_fast")

@@ -301,8 +301,8 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
             checked.add(case, counts, preflight)
             if facts.survey is not None:
                 facts.survey.add(case)
-        if case.path in totals:
-            totals[case.path].add(case)
+        if (dataset_totals := totals.get(case.place.origin.path)) is not None:
+            dataset_totals.add(case)
     checked.repeat(counts, repeats)
     _check_refusals(checked, datasets, cases, whole=whole)
     _warn_about_shared_texts(datasets, cases.sink)
@@ -382,8 +382,8 @@ class _DatasetTotals:
 
     def add(self, case: EvalCase) -> None:
         self.cases += 1
-        self.refused += case.details is not NO_DETAILS and case.case_error is not None
-        self.name = case.dataset
+        self.refused += case.details.case_error is not None
+        self.name = case.place.origin.dataset
         if case.execution.weight is not None:
             self.weight = case.execution.weight
         if case.names_files:

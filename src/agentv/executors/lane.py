@@ -51,7 +51,7 @@ class Ticket:
     extra: Any = None
     reason = ""
 
-    def __init__(self, lane: Lane, patience_s: float = inf, *, opens_job: bool = False) -> None:
+    def __init__(self, lane: Lane, patience_s: float = inf, opens_job: bool = False) -> None:
         self.lane = lane
         self.patience_s = patience_s
         self.opens_job = opens_job

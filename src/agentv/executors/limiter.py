@@ -25,12 +25,14 @@ class EndpointLimit:
 
     def ticket(self, patience_s: float = inf, *, opens_job: bool = False) -> Ticket:
         """Return a ticket for a request."""
-        return Ticket(self.lane, patience_s, opens_job=opens_job)
+        return Ticket(self.lane, patience_s, opens_job)
 
-    def try_enter(self, ticket: Ticket) -> bool:
-        """Take a place if one is free, without waiting."""
-        limiter = self._limiter
-        return not limiter.is_stopped and limiter.endpoint.try_start(ticket, limiter.now())
+    def try_enter(self, patience_s: float = inf, *, opens_job: bool = False) -> Ticket:
+        """Return a ticket for a request, which `has_place` if one is free."""
+        limiter, ticket = self._limiter, Ticket(self.lane, patience_s, opens_job)
+        if not limiter.is_stopped:
+            limiter.endpoint.try_start(ticket, limiter.now())
+        return ticket
 
     async def enter(self, ticket: Ticket) -> bool:
         """Wait for a place; return False if the request has ended: it `is_error`, or waited too long, `down_s`.
@@ -57,7 +59,8 @@ class EndpointLimit:
             endpoint.release(ticket)
         else:
             endpoint.failed(ticket, failure, limiter.now())
-        limiter.wake()
+        if endpoint.waiting:
+            limiter.wake()
 
     def close_for(self, wait_s: float) -> None:
         """Start no call for this time: its rate limit is used up, according to its answer."""
@@ -117,10 +120,7 @@ class Limiter:
 
     def wake(self) -> None:
         """Start waiting calls that may start, end those that must not wait any longer, and set a timer for the rest."""
-        endpoint = self.endpoint
-        if not endpoint.waiting:
-            return
-        now = self.now()
+        endpoint, now = self.endpoint, self.now()
         self.end(endpoint.settle(now))
         while (ticket := endpoint.next(now)) is not None:
             if ticket.place.done():

@@ -60,7 +60,7 @@ class Endpoint:
         self.is_fixed = start == most
         self.lanes: dict[str, Lane] = {}
         self.in_flight = self.starts = self.answers = self.waiting = self._queued = 0
-        self.allowance = inf
+        self._allowance, self._room = inf, 0
         self.closed_until = self._next_start = self._grown_at = 0.0
         self.is_slowed = self._is_unmeasured = False
         self._limit = float(start)
@@ -76,20 +76,35 @@ class Endpoint:
         """Return the lane of a model."""
         return self.lanes.setdefault(name, Lane(self))
 
+    @property
+    def allowance(self) -> float:
+        """The calls that other processes leave to this one."""
+        return self._allowance
+
+    @allowance.setter
+    def allowance(self, calls: float) -> None:
+        self._allowance, self._room = calls, 0
+
     def restrict(self, start: int, most: int) -> None:
         """Apply the limits of another target at this endpoint: configured before adaptive ones, then the lower ones."""
         if start == most and (not self.is_fixed or most < self.most):
-            self._limit, self.most, self.is_fixed = float(most), most, True
+            self._limit, self.most, self.is_fixed, self._room = float(most), most, True, 0
 
     def limit(self, now: float) -> int:
         """Return the calls that may be in flight now."""
-        return int(min(self._limit, self._slots.at(now), self.most, self.allowance))
+        return int(min(self._limit, self._slots.at(now), self.most, self._allowance))
+
+    def _is_full(self, now: float) -> bool:
+        """Whether no more calls may be in flight. Until it is cut, the limit only grows, so an earlier one is safe."""
+        if self.in_flight >= self._room:
+            self._room = self.limit(now)
+        return self.in_flight >= self._room
 
     def try_start(self, ticket: Ticket, now: float) -> bool:
         """Start a call if it has room, nothing waits, and nothing is limited."""
         lane = ticket.lane
         is_limited = lane.evidence or lane.suspect_since is not None or self._rate.base != inf
-        if self.waiting or is_limited or self.in_flight >= self.limit(now) or now < self.closed_until:
+        if self.waiting or is_limited or now < self.closed_until or self._is_full(now):
             return False
         self._start(ticket)
         return True
@@ -121,7 +136,7 @@ class Endpoint:
     def next(self, now: float) -> Ticket | None:
         """Start the next call, if one may start now."""
         self._grow(now)
-        if not self.waiting or self.in_flight >= self.limit(now) or now < self.open_at:
+        if not self.waiting or self._is_full(now) or now < self.open_at:
             return None
         if self._is_unmeasured:
             self._is_unmeasured, accepted = False, self.answers - self._window[1] + self.in_flight
@@ -149,7 +164,7 @@ class Endpoint:
         """Return the time at which waiting calls have to be looked at again."""
         if not self.waiting:
             return inf
-        if self.in_flight >= self.limit(now):
+        if self._is_full(now):
             start_at = now + PROBE_S if self._limit < self.most or self._slots.base < self.most else inf
         else:
             start_at = max(now, self.open_at)
@@ -168,7 +183,8 @@ class Endpoint:
         lane, level = ticket.lane, 0 if ticket.repeats else ticket.level
         self.answers += 1
         lane.answers += 1
-        lane.answered_number = max(lane.answered_number, ticket.number)
+        if ticket.number > lane.answered_number:
+            lane.answered_number = ticket.number
         if level > self._levels[1]:
             self._levels = (self._levels[0], level)
         if self._trial and ticket.number > self._cut_number:
@@ -212,7 +228,7 @@ class Endpoint:
             self._overloaded(ticket.level, now)
 
     def _cut_slots(self, calls: int, now: float) -> None:
-        self._above, self._limit = 0, self.most
+        self._above, self._limit, self._room = 0, self.most, 0
         self._slots = Growth(calls, now)
 
     def _overloaded(self, level: int, now: float) -> None:

@@ -237,6 +237,12 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         return hash((self.id, self.expected_outcome))
 
 
+def plain_input(case: EvalCase) -> str | None:
+    """Return the input of a case that is one text and uses no details, the most common kind; None for any other."""
+    text = stored_input(case)
+    return text if type(text) is str and case.details is NO_DETAILS else None
+
+
 def refused_case(case: EvalCase, reason: str) -> EvalCase:
     """Return a case that cannot be run, without its evaluators: its jobs end in an error."""
     kept = {name: getattr(case.details, name) for name in ("description", "cluster", "variables", "prompts")}
@@ -310,7 +316,7 @@ class _TextCase(msgspec.Struct, gc=False, omit_defaults=True):
     expected_outcome: str = ""
     input: tuple[dict[str, str], ...] = ()
     expected_output: tuple[dict[str, str], ...] = ()
-    execution: dict[str, Any] = {}
+    execution: msgspec.Raw = msgspec.Raw()
     metadata: FrozenDict | None = None
     tags: tuple[str, ...] = ()
     dataset_path: str = ""
@@ -328,12 +334,18 @@ def text_case_json(case: EvalCase, fingerprints: tuple[str, str] = ("", "")) -> 
     if case.details is not NO_DETAILS or type(case_input) is not str or (expected and type(expected) is not str):
         return None
     reference = ({"role": "assistant", "content": expected},) if type(expected) is str else ()
+    place, execution = case.place, case.execution
+    if _last_execution[0] is not execution:  # most cases of a dataset share one object
+        _last_execution[:] = (execution, msgspec.Raw(to_json(execution_to_data(execution))))
     text_case = _TextCase(
-        case.id, case.dataset, case.conversation_id, case.expected_outcome,
-        ({"role": "user", "content": case_input},), reference, execution_to_data(case.execution),
-        case.metadata or None, case.tags, case.path, case.line, *fingerprints,
+        case.id, place.origin.dataset, case.conversation_id, case.expected_outcome,
+        ({"role": "user", "content": case_input},), reference, _last_execution[1],
+        case.metadata or None, case.tags, place.origin.path, place.line + case.offset, *fingerprints,
     )  # fmt: skip
     return to_json(text_case)
+
+
+_last_execution: list[Any] = [None, msgspec.Raw()]
 
 
 def _stored_to_data(messages: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:

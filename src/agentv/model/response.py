@@ -147,22 +147,26 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def value(self) -> Any:
         """The answer as data if the target returned data, otherwise its text."""
-        message = self.answer_message
+        message = _last_answer(self.messages)
         content = "" if message is None else message.content
         return content_text(content) if isinstance(content, tuple) else content
 
     @property
     def answer_message(self) -> Message | None:
         """The last assistant message that is not empty. Messages before the last user message do not count."""
-        replied = False
-        for message in reversed(self.messages):
-            if message.role == "assistant":
-                replied = True
-                if message.content not in (None, (), ""):
-                    return message
-            elif replied and message.role == "user":
-                break
-        return None
+        return _last_answer(self.messages)
+
+
+def _last_answer(messages: tuple[Message, ...]) -> Message | None:
+    replied = False
+    for message in reversed(messages):
+        if message.role == "assistant":
+            replied = True
+            if message.content not in (None, (), ""):
+                return message
+        elif replied and message.role == "user":
+            break
+    return None
 
 
 class TargetFailure(Exception):

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from copy import deepcopy
 from heapq import heappop, heappush
+from math import inf
 
 import msgspec
 
@@ -206,7 +207,7 @@ class TargetFigures:
         if result.score is None:
             self.unscored += 1
         else:
-            self._add_score(result, result.score, key, (cluster, weight))
+            self._add_score(result, key, cluster, weight)
         has_details = False
         for entry in result.evaluator_results:
             if entry.score is not None:
@@ -215,21 +216,22 @@ class TargetFigures:
         if has_details and result.score is not None:
             self._votes.add(result)
 
-    def _add_score(self, result: Result, score: float, case: int | None, group: tuple[int | None, float]) -> None:
-        """Add a score. `group` is the number of its cluster, and its weight."""
-        cluster = group[0]
-        self.scores.add(score, *group)
+    def _add_score(self, result: Result, case: int | None, cluster: int | None, weight: float) -> None:
+        """Add the score of a result, given the number of its cluster, and its weight."""
+        score, has_passed = result.score, result.verdict == "pass"
+        assert score is not None
+        self.scores.add(score, cluster, weight)
         if result.prompt is not None:
-            self._prompts[result.prompt].add(score, *group)
-        self._bins[min(int(score * BINS), BINS - 1)] += 1
-        self._passes.add(float(result.verdict == "pass"), *group)
+            self._prompts[result.prompt].add(score, cluster, weight)
+        self._bins[int(score * BINS) if score < 1 else -1] += 1
+        self._passes.add(1.0 if has_passed else 0.0, cluster, weight)
         if case is not None and cluster is not None:
             self._trials.add(case, result, cluster)
         elif cluster is not None:
             self._spread.add(score, cluster)
-        if result.verdict == "pass":
+        if has_passed:
             self.passed += 1
-        elif self._worst.wants(-score):
+        elif -score > self._worst.least:
             self._worst.add(-score, _note(result, reason_of(result)))
 
     def summary(self, planned: int, cases: int | None = None) -> TargetSummary:
@@ -314,7 +316,8 @@ class UsageFigures:
     def add(self, result: Result) -> None:
         """Add the usage of a result."""
         if (metrics := result.execution_metrics) is not None:
-            self.truncated += metrics.is_cut_off
+            if metrics.stop_reason is not None:
+                self.truncated += metrics.is_cut_off
             self.fallbacks += metrics.answered_by is not None
             if metrics.cost_usd is not None:
                 self.priced += 1
@@ -323,7 +326,7 @@ class UsageFigures:
             if metrics.duration_ms is not None:
                 self.timed += 1
                 self.duration_ms += metrics.duration_ms
-                if self.slowest.wants(metrics.duration_ms):
+                if metrics.duration_ms > self.slowest.least:
                     self.slowest.add(metrics.duration_ms, _note(result, ""))
         if (judged := result.judge_cost_usd) is not None:
             self.judge_priced += 1
@@ -394,20 +397,20 @@ def _parts(
 
 
 class _Ranking:
-    """The results with the highest measure; the first ones in case of ties."""
+    """The results with the highest measure; the first ones in case of ties. Add those above the `least`."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, CaseNote]] = []
         self._order = 0
-
-    def wants(self, measure: float) -> bool:
-        return len(self._heap) < SHOWN or measure > self._heap[0][0]
+        self.least = -inf
 
     def add(self, measure: float, note: CaseNote) -> None:
         self._order -= 1
         heappush(self._heap, (measure, self._order, note))
         if len(self._heap) > SHOWN:
             heappop(self._heap)
+        if len(self._heap) == SHOWN:
+            self.least = self._heap[0][0]
 
     def notes(self) -> tuple[CaseNote, ...]:
         return tuple(note for _, _, note in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))

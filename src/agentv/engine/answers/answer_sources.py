@@ -11,7 +11,7 @@ import msgspec
 from agentv.engine.calls.open_targets import OpenTarget
 from agentv.engine.job.answer import Answer, Reply, answer_to
 from agentv.engine.job.request import CaseRequest
-from agentv.model.case import USER_TARGET
+from agentv.model.case import NO_DETAILS, USER_TARGET
 from agentv.model.job import GivenAnswer, Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, ExecutionMetrics
@@ -30,7 +30,7 @@ async def live_answer(
     `score_turn` returns whether a conversation stops after a turn, and the results of the turn.
     """
     request.opens_job = True
-    if job.case.is_conversation:
+    if job.case.details is not NO_DETAILS and job.case.is_conversation:
         from agentv.engine.job.conversation import Conversation, ConversationHooks  # late: few cases are conversations
 
         user = None if job.case.user is None else context.targets.get(job.case.user.target or USER_TARGET)

@@ -49,6 +49,7 @@ class OpenTarget(msgspec.Struct, frozen=True, gc=False):
     responder: RetryWrapper | FallbackWrapper
     alone: RetryWrapper
     most: int
+    needs_workspace: bool
 
 
 class OpenTargets:
@@ -141,7 +142,7 @@ class OpenTargets:
         alone = self._retried(settings, wrapped, limiter)
         has_fallbacks = settings.fallback_targets and not embeddings
         responder = self._with_fallbacks(settings, alone, overrides) if has_fallbacks else alone
-        return OpenTarget(settings, responder, alone, most * per_call)
+        return OpenTarget(settings, responder, alone, most * per_call, settings.needs_workspace)
 
     def _concurrency_of(self, settings: Target) -> tuple[int, int]:
         """Return the initial and maximum concurrency, within what the number of open files allows."""

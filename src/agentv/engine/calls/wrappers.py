@@ -46,10 +46,8 @@ class LimitWrapper(ResponderWrapper):
         limiter = self._limiter
         ticket = request.ticket
         if ticket is None:
-            ticket = request.ticket = limiter.ticket(self._patience_s, opens_job=request.opens_job)
-            if not limiter.try_enter(ticket):
-                await self._enter(ticket)
-        elif not ticket.has_place:
+            ticket = request.ticket = limiter.try_enter(self._patience_s, opens_job=request.opens_job)
+        if not ticket.has_place:
             await self._enter(ticket)
         if request.hold is not None and request.opens_job and request.hold.is_closed:
             await self._enter_later(request.hold, ticket)

@@ -45,7 +45,7 @@ class PendingJobs:
         jobs: list[Job] = []
         lines: list[bytes] = []
         plan, has_done, compares_files = self._plan, len(self._done) > 0, self.cases.compares_files
-        early_stop = plan.live_early_stop
+        early_stop, stored = plan.live_early_stop, self._stored if len(self._stored) else None
         for case in cases:
             fingerprints = plan.source.fingerprints(case)
             if compares_files:
@@ -60,7 +60,7 @@ class PendingJobs:
             if not case_jobs and not is_recorded:
                 continue
             jobs += case_jobs
-            if not self._stored or hash((case.path, case.id)) not in self._stored:
+            if stored is None or hash((case.path, case.id)) not in stored:
                 lines.append(self._lines.line(case, fingerprints))
                 if len(lines[-1]) > _LARGE_BYTES:  # it contains files
                     self._store.append_cases(lines)
@@ -105,7 +105,7 @@ class CaseLines:
         """Return the evaluator part of a case line; computed once for consecutive cases that share evaluators."""
         evaluators, files = self._given, self._files
         last_specs, folder, fragment = self._last
-        if last_specs is case.evaluators and folder == case.place.origin.base_dir and not case.turns:
+        if last_specs is case.evaluators and folder == case.place.origin.base_dir and not case.details.turns:
             return fragment
         specs = case.evaluators if evaluators is None else evaluators
         fingerprints, named_files = files.each_with_files(case, named_evaluators(case, evaluators))

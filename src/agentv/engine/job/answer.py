@@ -13,12 +13,11 @@ import msgspec
 
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.scoring.grades import Grade
-from agentv.model.case import Turn
+from agentv.model.case import NO_DETAILS, Turn
 from agentv.model.job import Job
 from agentv.model.message import Message, message_to_data, tool_calls_in
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import (
-    SCHEMA_VERSION,
     ConversationSummary,
     ErrorInfo,
     EvaluatorResult,
@@ -83,32 +82,25 @@ class Answer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 def answer_to(request: CaseRequest, response: Response, attempts: int) -> Answer:
     """Return the answer of one call."""
-    messages = response.messages
+    trace, metrics = usage_of(response)
     return Answer(
-        request=request,
-        response=response,
-        attempts=attempts,
-        cached=response.cached,
-        metrics=metrics_of(response),
-        trace=None if _is_one_text(messages) else summarise_trace(messages, response.tool_errors),
+        request=request, response=response, attempts=attempts, cached=response.cached, metrics=metrics, trace=trace
     )
 
 
-def _is_one_text(messages: Sequence[Message]) -> bool:
-    return len(messages) == 1 and not messages[0].tool_calls
-
-
-def metrics_of(response: Response) -> ExecutionMetrics:
-    """Return the usage, cost and durations of a response, as far as the target reports them."""
-    stop_reason = None if response.stop_reason in _ENDED_NORMALLY else response.stop_reason
-    durations = {} if _is_one_text(response.messages) else tool_durations(response.messages)
-    usage, cost_usd, duration_ms = response.usage, response.cost_usd, response.duration_ms
-    return ExecutionMetrics(
-        usage,
-        cost_usd,
-        duration_ms,
+def usage_of(response: Response) -> tuple[TraceSummary | None, ExecutionMetrics]:
+    """Return the tool calls of a response, and its usage, cost and durations as far as the target reports them."""
+    messages, stop_reason = response.messages, response.stop_reason
+    if len(messages) == 1 and not messages[0].tool_calls:
+        trace, durations = None, {}
+    else:
+        trace, durations = summarise_trace(messages, response.tool_errors), tool_durations(messages)
+    return trace, ExecutionMetrics(
+        response.usage,
+        response.cost_usd,
+        response.duration_ms,
         durations,
-        stop_reason,
+        None if stop_reason in _ENDED_NORMALLY else stop_reason,
         response.logprobs,
         response.answered_by,
         response.estimated_usd or None,
@@ -123,8 +115,12 @@ def now() -> str:
 
 @lru_cache(maxsize=1)
 def _timestamp(milliseconds: int) -> str:
-    seconds, rest = divmod(milliseconds, 1_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+    return f"{_second(milliseconds // 1_000)}.{milliseconds % 1_000:03d}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 class JobOutcome(msgspec.Struct, frozen=True, gc=False):
@@ -157,47 +153,58 @@ def untransformed(answer: Answer, response: Response, error: TransformFailure) -
 def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
     """Return the record of a job."""
     answer, grade, results, case = outcome.answer, outcome.grade, outcome.results, job.case
-    origin, earlier = case.place.origin, None if job.answer is None else job.answer.record
+    origin = case.place.origin
     if len(results) == 1:  # the common case: nothing to merge
-        only_result = results[0]
-        hits, misses = only_result.hits, only_result.misses
-        reasoning = f"{only_result.name}: {only_result.reasoning}" if only_result.reasoning else None
+        hits, misses = results[0].hits, results[0].misses
     else:
         hits = tuple([hit for result in results for hit in result.hits])
         misses = tuple([miss for result in results for miss in result.misses])
-        reasoning = " | ".join([f"{entry.name}: {entry.reasoning}" for entry in results if entry.reasoning]) or None
-    return Result(
-        schema_version=SCHEMA_VERSION,
+    record = Result(
         timestamp=now(),
         run_id=run_id,
         eval_id=case.id,
         dataset=origin.dataset,
         dataset_path=origin.path,
-        conversation_id=case.conversation_id,
-        cluster=case.cluster,
         target=job.target,
-        prompt=job.prompt,
         trial=job.trial,
         status=grade.status,
         score=grade.score,
         verdict=grade.verdict,
-        partial_score=grade.partial_score,
         hits=hits,
         misses=misses,
-        reasoning=reasoning,
         candidate_answer=outcome.text,
-        raw_answer=outcome.raw,
-        output_messages=outcome.messages,
         evaluator_results=results,
-        error=grade.error,
-        trace_summary=answer.trace,
         execution_metrics=answer.metrics,
-        conversation=answer.conversation,
-        file_changes=answer.file_changes,
         attempts=answer.attempts,
-        cached=answer.cached,
         fingerprint=job.fingerprint or case.fingerprint,
-        probability=None if earlier is None else earlier.probability,
-        tags=case.tags,
-        metadata=case.metadata or {},
     )
+    # The fields that few records have take as long to set as those above.
+    if answer.trace or answer.conversation or answer.file_changes is not None or answer.cached:
+        record = msgspec.structs.replace(
+            record,
+            trace_summary=answer.trace,
+            conversation=answer.conversation,
+            file_changes=answer.file_changes,
+            cached=answer.cached,
+        )
+    if case.conversation_id is not None or case.tags or case.metadata or case.details is not NO_DETAILS:
+        record = msgspec.structs.replace(
+            record,
+            conversation_id=case.conversation_id,
+            cluster=case.cluster,
+            tags=case.tags,
+            metadata=case.metadata or {},
+        )
+    if job.prompt is not None or job.answer is not None or grade.error or outcome.messages or outcome.raw is not None:
+        earlier = None if job.answer is None else job.answer.record
+        record = msgspec.structs.replace(
+            record,
+            prompt=job.prompt,
+            partial_score=grade.partial_score,
+            raw_answer=outcome.raw,
+            output_messages=outcome.messages,
+            error=grade.error,
+            probability=None if earlier is None else earlier.probability,
+        )
+    reasons = [f"{result.name}: {result.reasoning}" for result in results if result.reasoning]
+    return msgspec.structs.replace(record, reasoning=" | ".join(reasons)) if reasons else record

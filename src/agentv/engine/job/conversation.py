@@ -69,7 +69,7 @@ class TurnRequest(CaseRequest):
 
     def __init__(self, first: CaseRequest, messages: Sequence[Message], turn: int) -> None:
         super().__init__(first.case, prompt_id=first.prompt_id, trial=first.trial)
-        self.job_workspace = first.job_workspace
+        self.job_workspace, self.prepare = first.job_workspace, first.prepare
         self.turn = turn
         self.input = _windowed((*first.input, *messages), first.case.details.window_size)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentv.datasets.files import is_address, is_guideline, read_image, read_text
 from agentv.model.call_trace import CallTrace
-from agentv.model.case import EvalCase
+from agentv.model.case import EvalCase, plain_input
 from agentv.model.message import FilePart, ImagePart, Message, TextPart, message_to_data
 from agentv.model.response import Hold, OpenLog, Prepare, content_text
 from agentv.model.values import to_json
@@ -31,6 +31,7 @@ class CaseRequest:
     open_log: OpenLog | None = None
     job_workspace: JobWorkspace | None = None
     opens_job = False
+    prepare: Prepare | None = None
     hold: Hold | None = None
     trace: CallTrace | None = None
     ticket: Any = None
@@ -54,10 +55,6 @@ class CaseRequest:
         return None if self.job_workspace is None else self.job_workspace.path
 
     @property
-    def prepare(self) -> Prepare | None:
-        return None if self.job_workspace is None else self.job_workspace.ready
-
-    @property
     def messages(self) -> tuple[Message, ...]:
         if self._messages is None:
             self._messages = self._render()
@@ -71,9 +68,10 @@ class CaseRequest:
         return longer
 
     def _render(self) -> tuple[Message, ...]:
+        if (text := plain_input(self.case)) is not None:
+            return (Message("user", text),) if text else ()
         if not self.case.names_files:
-            messages = self.case.input
-            return messages if all(map(_has_content, messages)) else tuple(filter(_has_content, messages))
+            return tuple(filter(_has_content, self.case.input))
         messages = tuple(self._inlined(message) for message in self._visible)
         if not self.guidelines:
             return messages

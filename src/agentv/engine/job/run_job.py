@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -17,7 +17,7 @@ from agentv.engine.answers.answer_sources import given_answer, live_answer
 from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTargets
 from agentv.engine.calls.payments import batch_cost, job_account
 from agentv.engine.calls.wrappers import OutageFailure
-from agentv.engine.job.answer import Answer, JobOutcome, Reply, failed, make_record, metrics_of, summarise_trace
+from agentv.engine.job.answer import Answer, JobOutcome, Reply, failed, make_record, usage_of
 from agentv.engine.job.answer import untransformed as untransformed_outcome
 from agentv.engine.job.artifacts import JobFiles, StreamLogs
 from agentv.engine.job.judge_hold import JudgeHold
@@ -97,7 +97,7 @@ class JobContext:
         """Return the record of one job, even if it fails; none if the budget is used up, or its judge is down."""
         payments = self.targets.payments
         work = self._runner(job, self)
-        if payments is None or job.case.case_error is not None:
+        if payments is None or job.case.details.case_error is not None:
             return work
         settings = self.targets.settings(job.target)
         is_batched = settings is not None and settings.is_batched and job.answer is None
@@ -135,10 +135,10 @@ class JobContext:
         """Return the verdict limits of a job: the scores needed to pass or to be borderline."""
         return job.case.execution.verdicts or self.spec.defaults.verdicts
 
-    def workspace_of(self, job: Job, settings: Target) -> JobWorkspace | None:
+    def workspace_of(self, job: Job, target: OpenTarget) -> JobWorkspace | None:
         """Return the workspace of a job: its case's, or an empty one for an agent that needs one; None otherwise."""
-        workspace = job.case.workspace
-        if workspace is None and not settings.needs_workspace:
+        workspace, settings = job.case.details.workspace, target.settings
+        if workspace is None and not target.needs_workspace:
             return None
         if not settings.is_live:  # the files would not belong to the answer
             return None
@@ -185,7 +185,7 @@ class JobContext:
 async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
     """Answer a job, score the answer, and return its record; none if its target or judge has been down for too long."""
     request = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
-    if job.case.case_error is not None:
+    if job.case.details.case_error is not None:
         return make_record(job, _refused(request), context.spec.run_id)
     workspace: JobWorkspace | None = None
     try:
@@ -195,8 +195,9 @@ async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
             target = context.targets.get(job.target)
             if context.judge_hold is not None and context.needs_judges(job):
                 request.hold = context.judge_hold
-            workspace = request.job_workspace = context.workspace_of(job, target.settings)
+            workspace = context.workspace_of(job, target)
             if workspace is not None:
+                request.job_workspace, request.prepare = workspace, workspace.ready
                 await workspace.reserve()
             answer = await live_answer(job, request, target, context, _score_turn)
         if isinstance(answer.failure, OutageFailure):
@@ -249,10 +250,10 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     score, verdicts, prior = context.scorer.score_now, context.verdicts_of(job), answer.kept
     specs = job.case.evaluators if evaluators is None else evaluators
     outcomes = [(prior.get(spec.name) if prior else None) or score(spec, judgement, verdicts) for spec in specs]
-    results = [result for result in outcomes if result is not None]
-    if len(results) < len(outcomes) or (answer.replies and evaluators is None):
+    if None in outcomes or (answer.replies and evaluators is None):
         return judgement, outcomes
-    return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
+    results = cast("tuple[EvaluatorResult, ...]", tuple(outcomes))
+    return _outcome(answer, judgement, results, grade(results, specs, verdicts), context)
 
 
 def _lost_usd(outcome: JobOutcome, *, is_stored: bool) -> float:
@@ -372,18 +373,19 @@ def _scoring_context(job: Job, context: JobContext) -> ScoringContext:
 
 def _judgement(answer: Answer, response: Response, value: Any, context: JobContext) -> Judgement:
     request, whole = answer.request, response is answer.response
+    trace, metrics = (answer.trace, answer.metrics) if whole else usage_of(response)
     origin = request.case.place.origin
     return Judgement(
         request,
         response,
         candidate_answer=content_text(value),
-        candidate_data=None if isinstance(value, str) else value,
-        workdir=origin.program_dir or ".",
+        workdir=origin.work_dir or origin.base_dir or ".",
         find_file=context.find_file(origin, own=context.spec.evaluators is not None),
-        trace_summary=answer.trace if whole else summarise_trace(response.messages, response.tool_errors),
-        execution_metrics=answer.metrics if whole else metrics_of(response),
+        trace_summary=trace,
+        execution_metrics=metrics,
         file_changes=answer.file_changes if request.job_workspace is None else request.job_workspace.changes,
-        environment=context.environment,
         has_trace=answer.has_trace or not whole,
+        environment=context.environment,
         host=context.host,
+        candidate_data=None if isinstance(value, str) else value,
     )

@@ -13,6 +13,8 @@ from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
 from agentv.model.result import ErrorClass, ErrorInfo, EvaluatorResult, Status, Verdict
 
 _DEFAULT = Verdicts()
+_ROUNDING_ERROR = 5e-13
+"""Scores this much below a limit reach it, so that errors of floating-point sums do not change verdicts."""
 
 Checks = list[tuple[EvaluatorSpec, EvaluatorResult]]
 """Evaluators with their results."""
@@ -43,7 +45,7 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     verdict = _verdict(spec, value, verdicts)
     if score.verdict is not None and (not spec.negate or score.verdict == "pass"):
         verdict = "fail" if spec.negate else score.verdict
-    if _misses_required(spec, value, verdict):
+    if spec.required is not False and _misses_required(spec, value, verdict):
         verdict = "fail"
     return EvaluatorResult(
         name=spec.name,
@@ -154,15 +156,14 @@ def grade_groups(groups: Sequence[Checks], how: Aggregation, verdicts: Verdicts 
 def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:
     """Return the verdict for a score under the limits of the case."""
     limits = verdicts or _DEFAULT
-    # Rounded, so that floating-point error in a weighted mean does not change the verdict.
-    rounded = round(score, 12)
-    return "pass" if rounded >= limits.passing else "borderline" if rounded >= limits.borderline else "fail"
+    score += _ROUNDING_ERROR
+    return "pass" if score >= limits.passing else "borderline" if score >= limits.borderline else "fail"
 
 
 def _verdict(spec: EvaluatorSpec, score: float, verdicts: Verdicts | None) -> Verdict:
     """Return the verdict for a score: under the limits of the case, or above the minimum of an entry without a gate."""
     is_own = not spec.gate and not isinstance(spec.required, bool)
-    return "pass" if is_own and round(score, 12) >= spec.required else verdict_of(score, verdicts)
+    return "pass" if is_own and score + _ROUNDING_ERROR >= spec.required else verdict_of(score, verdicts)
 
 
 def misses_gate(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
@@ -177,4 +178,4 @@ def _misses_required(spec: EvaluatorSpec, score: float, verdict: Verdict) -> boo
     """Whether a score is below `required`: a pass if true, or a minimum score."""
     if isinstance(spec.required, bool):
         return spec.required and verdict != "pass"
-    return round(score, 12) < spec.required
+    return score + _ROUNDING_ERROR < spec.required
