@@ -5,6 +5,7 @@ import gc
 import json
 import math
 import os
+import signal
 import site
 import subprocess
 import sys
@@ -191,6 +192,16 @@ def plain_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         for name in ("CONFIG", "STATE", "CACHE"):  # a folder that is trusted in one run is not trusted in the next
             patch.setenv(f"XDG_{name}_HOME", str(tmp_path_factory.mktemp(name.lower())))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_signals() -> None:
+    """Signals end the programs that tests start, even if `nohup` or the `&` of a script lets this process ignore them."""
+    for name in ("SIGHUP", "SIGINT", "SIGQUIT"):
+        number = getattr(signal, name, None)
+        if number and signal.getsignal(number) is signal.SIG_IGN:
+            handler = signal.default_int_handler if name == "SIGINT" else (lambda *_: None)
+            signal.signal(number, handler)  # unlike SIG_IGN, no program inherits a handler
 
 
 @pytest.fixture(autouse=True)
