@@ -1,17 +1,13 @@
 """The cases of a run, numbered in order of appearance, in little memory: a run can have a million."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.support.hash_table import NumberTable
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CaseKey = tuple[str, str, str, str | None]
 """Dataset, id, target, prompt."""

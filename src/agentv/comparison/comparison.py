@@ -1,7 +1,5 @@
 """The result of a comparison, and its gates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.errors import plural
 from agentv.stats.distributions import Interval
@@ -15,8 +16,6 @@ from agentv.stats.paired_comparison import Paired
 from agentv.stats.power import holm
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from agentv.comparison.joined_cases import JoinedCases
     from agentv.comparison.sampling.drawn_cases import Columns
     from agentv.comparison.scores import Column

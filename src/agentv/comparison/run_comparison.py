@@ -1,15 +1,14 @@
 """Compare runs: average trials, and compute differences with intervals and tests."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import combinations, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.behaviour.regressions import behaviour_of, changed_records, find_regressions, rows_of
 from agentv.comparison.changes.differences import run_differences
@@ -42,9 +41,6 @@ from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate
 from agentv.stats.paired_comparison import Paired, compare_drawn
 from agentv.stats.power import NonInferiority, non_inferiority
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):

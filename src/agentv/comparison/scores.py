@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.case_table import CaseName, CaseTable, first_places, number_codes
 from agentv.comparison.changes.run_change import CaseId
@@ -25,8 +26,6 @@ from agentv.runs.record import EvaluatorCalls, EvaluatorScore, ScoreRecord
 from agentv.runs.store import RunStore
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from agentv.model.manifest import RunManifest
     from agentv.model.result import EvaluatorResult, Result
 

@@ -5,8 +5,6 @@ The fields of a struct are its schema. Five class attributes refine it: `aliases
 without effect here → hint, or empty) and `hints` (field → hint for an invalid value).
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

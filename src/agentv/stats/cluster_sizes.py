@@ -1,7 +1,5 @@
 """Variance of means over clusters of unequal size, and whether a few clusters dominate."""
 
-from __future__ import annotations
-
 import msgspec
 
 _FEWEST_EFFECTIVE = 5.0

@@ -1,7 +1,5 @@
 """Rank several sides by their means, with the places that pairwise conclusions leave open."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,17 +1,13 @@
 """Paired comparison of cases that were drawn with unequal probabilities."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from agentv.stats.means import cluster_sums, clustered_mean, paired_vectors, t_test
 from agentv.stats.paired_comparison import Paired, compare_paired, possible_change
 from agentv.stats.power import Noise, detectable_difference
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 def compare_weighted(

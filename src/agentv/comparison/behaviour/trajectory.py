@@ -1,7 +1,5 @@
 """Align the tool calls of two answers, and find the first step in which they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.case_table import mixed_codes, number_codes
 from agentv.comparison.changes.case_index import (
@@ -37,8 +38,6 @@ from agentv.comparison.scores import GroupedCases, JudgeUse, RunScores
 from agentv.errors import plural
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from agentv.model.manifest import TargetEntry
 
 _PROMPT = 3
