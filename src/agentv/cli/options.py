@@ -1,5 +1,7 @@
 """Command-line options as typed classes: a field's default declares the click parameter that fills it."""
 
+from __future__ import annotations
+
 import math
 import os
 import shlex

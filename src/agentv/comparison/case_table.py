@@ -1,5 +1,7 @@
 """The cases of a run, numbered in order of appearance, in little memory: a run can have a million."""
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """The result of a comparison, and its gates."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

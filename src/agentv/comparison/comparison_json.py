@@ -1,5 +1,7 @@
 """Comparisons as JSON, as written by `agentv compare --json`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

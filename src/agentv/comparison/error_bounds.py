@@ -1,5 +1,7 @@
 """Bounds of a comparison with errors: those that one run has more than the other may hide any score."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -1,5 +1,7 @@
 """Cost and quality of three or more runs on the same cases: cost per passed case, and which runs are dominated."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

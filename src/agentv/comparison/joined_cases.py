@@ -1,5 +1,7 @@
 """Join the cases of runs: the same dataset and id, and the same input."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any

@@ -1,5 +1,7 @@
 """Compare runs: average trials, and compute differences with intervals and tests."""
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import combinations, repeat

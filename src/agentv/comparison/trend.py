@@ -1,5 +1,7 @@
 """The level of a series of runs over time: compare each run with the earlier ones, case by case."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 

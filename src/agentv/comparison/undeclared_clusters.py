@@ -1,5 +1,7 @@
 """Warn about cases of a run that share long texts without a declared cluster."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any

@@ -1,5 +1,7 @@
 """How far a run got that was stopped or is still running."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 import msgspec

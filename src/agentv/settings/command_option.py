@@ -1,5 +1,7 @@
 """Fields of a struct that command-line options set. One declaration has the spelling, the help and the default."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 

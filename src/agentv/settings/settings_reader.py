@@ -5,6 +5,8 @@ The fields of a struct are its schema. Five class attributes refine it: `aliases
 without effect here → hint, or empty) and `hints` (field → hint for an invalid value).
 """
 
+from __future__ import annotations
+
 import math
 import os
 import re

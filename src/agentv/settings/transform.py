@@ -4,6 +4,8 @@ Steps are applied in the order `strip`, `regex`, `json_path`, `function`, `javas
 leaves nothing of the answer, is an error: a check such as `not-contains` would pass on an empty text.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,6 +4,8 @@
 modules work on arrays and import numpy. Every name is imported on first use.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Draw cases with probabilities proportional to the expected spread of their differences."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

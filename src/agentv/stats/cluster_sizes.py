@@ -1,5 +1,7 @@
 """Variance of means over clusters of unequal size, and whether a few clusters dominate."""
 
+from __future__ import annotations
+
 import msgspec
 
 _FEWEST_EFFECTIVE = 5.0

@@ -1,5 +1,7 @@
 """Means and proportions with 95 % confidence intervals, with clusters, in constant memory."""
 
+from __future__ import annotations
+
 import math
 from array import array
 from collections.abc import Iterator

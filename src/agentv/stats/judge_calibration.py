@@ -4,6 +4,8 @@ A stratum is a group of cases whose labelled cases were drawn at random. Labels 
 If one verdict was sampled more than another, each verdict is a stratum, and figures are weighted accordingly.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple

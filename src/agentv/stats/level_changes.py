@@ -1,5 +1,7 @@
 """Change points in a series of runs on shared cases, valid however often the series is looked at."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

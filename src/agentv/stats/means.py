@@ -1,5 +1,7 @@
 """Means and paired differences of scores, with cluster-robust standard errors."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, NamedTuple
 

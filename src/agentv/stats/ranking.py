@@ -1,5 +1,7 @@
 """Rank several sides by their means, with the places that pairwise conclusions leave open."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Find cases that share long texts, such as questions about the same document, and are probably correlated."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 

@@ -1,5 +1,7 @@
 """Paired comparison of cases that were drawn with unequal probabilities."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The user's policy: limits on programs, sandboxes and hosts that no project can weaken."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """Align the tool calls of two answers, and find the first step in which they differ."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 

@@ -1,5 +1,7 @@
 """What changed between two runs: targets, prompts, datasets, scoring, versions and commit."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

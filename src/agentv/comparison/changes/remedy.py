@@ -1,5 +1,7 @@
 """The commands that make runs comparable after the measure changed."""
 
+from __future__ import annotations
+
 import os
 import shlex
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """One difference between two runs, and the differences between settings."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 from typing import Any, Literal

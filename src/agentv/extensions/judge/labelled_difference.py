@@ -1,5 +1,7 @@
 """The difference of two runs from a judge's scores of all cases and human labels of some (PPI++)."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Choose a small set of cases whose mean predicts the mean of all cases, from the scores of earlier runs."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Score one answer in a process of its own, which imports the user's function and calls it once."""
 
+from __future__ import annotations
+
 import os
 import pickle
 import sys

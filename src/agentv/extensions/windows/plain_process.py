@@ -1,5 +1,7 @@
 """Run a program on Windows: without a process group, and with its placeholders as arguments."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import re
