@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,9 +33,8 @@ from agentv.comparison.part_comparison import (
 )
 from agentv.comparison.sampling.drawn_cases import Columns, refuse_different_draws, weights_of
 from agentv.comparison.scores import GroupedCases, RunScores, Watch, clusters_of
-from agentv.comparison.undeclared_clusters import undeclared_clusters
 from agentv.comparison.unfinished_run import unfinished
-from agentv.errors import UsageError
+from agentv.errors import AgentvError, UsageError
 from agentv.model.result import reason_of
 from agentv.model.values import cluster_of, draw_rank, sampling_unit
 from agentv.runs.baselines.pool import PooledStore
@@ -43,6 +43,7 @@ from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate
 from agentv.stats.paired_comparison import Paired, compare_drawn
 from agentv.stats.power import NonInferiority, non_inferiority
+from agentv.stats.shared_texts import HINT, SharedTexts
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -341,3 +342,29 @@ def _not_scored_by_all(runs: Sequence[RunScores], notes: Sequence[str]) -> Usage
     errors = ", ".join(f"{name} {count:,}" for name, count in empty.error_classes.most_common())
     why = f"{empty.errors:,} of its {empty.records:,} results are errors" + (f": {errors}" if errors else "")
     return UsageError(f"{empty.label} has no scored case", why, "Compare the other runs without it")
+
+
+class _StoredInput(msgspec.Struct):
+    """The fields of a stored case that show whether it may be correlated with others."""
+
+    input: list[dict[str, Any]] = []
+    cluster: str | None = None
+    conversation_id: str | None = None
+
+
+_decode = msgspec.json.Decoder(_StoredInput).decode
+
+
+def undeclared_clusters(run: RunScores) -> Iterator[str]:
+    """Yield a warning if many cases of a run share long texts and none is in a cluster."""
+    if run.has_conversations or run.manifest is None:
+        return
+    texts = SharedTexts()
+    with suppress(AgentvError, msgspec.DecodeError):  # `agentv runs check` names damaged cases
+        for case in run.run.cases():
+            stored = _decode(case.data)
+            texts.add(content for message in stored.input if isinstance(content := message.get("content"), str))
+            if texts.is_full:
+                break
+    if warning := texts.warning():
+        yield f"{warning}. {HINT}"

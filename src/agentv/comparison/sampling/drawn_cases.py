@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from agentv.comparison.scores import GroupedCases
 from agentv.errors import UsageError
-from agentv.stats.paired_comparison import Paired, compare_paired
-from agentv.stats.weighted_comparison import compare_weighted
+from agentv.stats.paired_comparison import Paired, compare_paired, compare_weighted
 
 _MOST_PERMUTED = 300
 

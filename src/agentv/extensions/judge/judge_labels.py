@@ -8,15 +8,17 @@ import numpy as np
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.judge_evidence import Agreement
 from agentv.comparison.scores import JudgeUse, RunScores
-from agentv.engine.named_runs import run_path
+from agentv.engine.named_runs import existing_run, run_path
 from agentv.engine.run_defaults import load_defaults
 from agentv.extensions.judge.calibrate import Answers, answers_of, calibrate
+from agentv.extensions.judge.corrected_rate import next_labels
 from agentv.extensions.judge.label_file import read_labels
 from agentv.extensions.judge.labelled_difference import LabelledPairs, compare_labelled
-from agentv.extensions.judge.labels import LABELS_FILE, Labels, answer_key
+from agentv.extensions.judge.labels import LABELS_FILE, AnswerKey, Card, Labels, answer_key, cards, draw_order
 from agentv.model.result import Result
 from agentv.runs.folder import RunFolder
 from agentv.settings.project import project_root
+from agentv.stats.judge_calibration import Labelled, Stratum
 from agentv.stats.paired_comparison import Paired
 
 Name = tuple[str | None, ...]
@@ -102,3 +104,50 @@ def results_of(run: RunScores) -> Iterator[Result]:
     for _, result in run.run.entries():
         if run.picked is None or run.picked in (result.target, result.prompt):
             yield result
+
+
+_KINDS = {-1: "loss", 0: "tie", 1: "win"}
+
+
+def pair_cards(names: tuple[str, str], labels: Labels, labeller: str, count: int, seed: int) -> list[Card]:
+    """Return the answers of up to `count` cases in both runs, pair by pair, without those that have a label.
+
+    The numbers of the judge's wins, ties and losses are chosen to narrow the interval of the difference most: labels
+    go where they disagreed with the judge, or where there are few. Within them, cases are drawn at random, and so is
+    the order of the two answers.
+    """
+    runs = [RunScores(existing_run(name), name) for name in names]
+    joined = JoinedCases(*runs)
+    ranks = {name: place for place, name in enumerate(_suggested_cases(joined, labels, count, seed))}
+    places: dict[AnswerKey, bytes] = {}
+    for run in runs:
+        for result in results_of(run):
+            key = answer_key(result)
+            fields = (result.dataset, result.eval_id, result.target, result.prompt)
+            rank = ranks.get(tuple(fields[part] for part in joined.parts))
+            if key is not None and rank is not None and labels.of(key, labeller) is None:
+                places[key] = rank.to_bytes(4) + draw_order(key, seed)
+    answers = [(run.run.run_id, card) for run in runs for card in cards(results_of(run), len(places), places.get)]
+    ordered = sorted(answers, key=lambda each: places[each[1].key])
+    return [card.from_run(run_id) for run_id, card in ordered]
+
+
+def _suggested_cases(joined: JoinedCases, labels: Labels, count: int, seed: int) -> list[Name]:
+    """Return the names of the cases to label next, in random order."""
+    first, second = joined.scores
+    signs = np.sign(np.round(second - first, 9)).astype(int)
+    pairs = ProjectLabels(labels).pairs(joined)
+    known = {} if pairs is None else dict(zip(pairs.rows.tolist(), pairs.labels.tolist(), strict=True))
+    strata, rest = [], []
+    for kind, title in _KINDS.items():
+        rows = np.flatnonzero(signs == kind).tolist()
+        labelled = tuple(Labelled(bool(np.sign(known[row]) != kind), True, 0.0) for row in rows if row in known)
+        strata.append(Stratum(title, len(rows), labelled))
+        rest.append([joined.name(row) for row in rows if row not in known])
+    order = {name: draw_order(AnswerKey(str(name[0]), str(name[-1]), ""), seed) for names in rest for name in names}
+    names = [
+        name
+        for open_names, number in zip(rest, next_labels(strata, count), strict=True)
+        for name in sorted(open_names, key=order.__getitem__)[:number]
+    ]
+    return sorted(names, key=order.__getitem__)
