@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -50,6 +50,12 @@ def rank(means: Sequence[float], is_better: Callable[[int, int], bool]) -> list[
         for side in sides
     ]
     return sorted(ranked, key=lambda each: -each.mean)
+
+
+def worst_exit_code(codes: Iterable[int]) -> int:
+    """Return the exit code of several comparisons: a failure that is shown before one that cannot tell."""
+    ranked = {EXIT_OK: 0, EXIT_UNDECIDED: 1, EXIT_FINDINGS: 2}
+    return max(codes, key=ranked.__getitem__, default=EXIT_OK)
 
 
 Outcome = Literal["win", "loss", "tie"]

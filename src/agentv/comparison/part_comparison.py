@@ -96,10 +96,7 @@ def dataset_parts(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
         return ()
     parts = _parts(_columns(joined, rows_by_dataset), seed)
     pooled = partial_pooling([part.paired for part in parts])
-    return tuple(
-        PartComparison(name=part.name, paired=part.paired, p_adjusted=part.p_adjusted, pooled=value)
-        for part, value in zip(parts, pooled, strict=True)
-    )
+    return tuple(msgspec.structs.replace(part, pooled=value) for part, value in zip(parts, pooled, strict=True))
 
 
 def weighted_difference(joined: JoinedCases, parts: Sequence[PartComparison]) -> WeightedDifference | None:

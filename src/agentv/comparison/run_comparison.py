@@ -246,12 +246,11 @@ def _changes(joined: JoinedCases, pairs: Pairs, rows: Sequence[int]) -> Iterable
     first, second = changed_records(joined, rows)
     for row in rows:
         before, after = first[row], second[row]
-        reason = reason_of(after, before) or None
         yield Change(
             pair=pairs[row],
             answer1=before.candidate_answer,
             answer2=after.candidate_answer,
-            reason=reason,
+            reason=reason_of(after, before) or None,
             behaviour=behaviour_of(before, after),
         )
 
@@ -280,14 +279,10 @@ def _stopped_early(run: RunScores) -> bool:
 
 
 def compare_many(
-    runs: Sequence[RunScores],
-    *,
-    seed: int = 0,
-    allow_changed_measure: bool = False,
-    all_pairs: bool = False,
-    judge_must_agree: float | None = None,
+    runs: Sequence[RunScores], options: CompareOptions = CompareOptions(), *, all_pairs: bool = False
 ) -> Matrix:
     """Compare three or more runs with the first, or all pairs. Raises UsageError if no case was scored in all runs."""
+    seed = options.seed
     notes = [note for run in runs for note in run.import_notes]
     parts = name_parts(runs, notes)
     sides = [GroupedCases(run, parts) for run in runs]
@@ -322,14 +317,14 @@ def compare_many(
         differences=tuple(tuple(comparisons.get((i, j)) for j in size) for i in size),
         p_adjusted=tuple(tuple(adjusted.get((i, j)) for j in size) for i in size),
         all_pairs=all_pairs,
-        judge=judge_evidence(runs, judge_must_agree),
+        judge=judge_evidence(runs, options.judge_must_agree),
         frontier=cost_frontier(runs),
         left_out=tuple(len(side) - len(scores) for side in sides),
         errors=errors,
         notes=tuple(notes),
         other_inputs=tuple(dict.fromkeys(case for cases in shared for case in cases.other_inputs)),
         what_changed=tuple(tuple(run_differences(cases)) for cases in shared),
-        allow_changed_measure=allow_changed_measure,
+        allow_changed_measure=options.allow_changed_measure,
         remedy=rescore_commands(runs, [cases.measure_changes for cases in shared]),
     )
 

@@ -1,13 +1,13 @@
 """`agentv noise`: run the same cases twice and measure the noise."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentv.cli import output
 from agentv.cli.evaluation_options import SeriesOptions
 from agentv.cli.options import SHARE, declare, flag, option, options_of
-from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
+from agentv.cli.run_series import RunSeries, print_result, print_run_plan
 from agentv.comparison.sample_size import FEWEST_CASES
 from agentv.comparison.scores import RunScores
 from agentv.engine.run_options import EvalOptions
@@ -25,7 +25,7 @@ from agentv.report.figures import (
     signed_interval,
     usd,
 )
-from agentv.report.terminal import Line, note_lines, print_lines, table_lines
+from agentv.report.terminal import Line, note_lines, table_lines
 from agentv.runs.folder import short_path
 
 FIRST, SECOND, RESCORED = "first", "second", "rescored"
@@ -69,32 +69,25 @@ def noise(args: NoiseArguments) -> None:
         output.note("This is the plan of one run; `agentv noise` makes two.")
         print_run_plan(eval_options, args)
         return
-    series = RunSeries.open("noise", FIRST, args)
+    series = RunSeries.open("noise", FIRST, args, "agentv noise")
     options = series.options(eval_options, FIRST)
-    has_judges = False
-    try:
-        for place, name in enumerate((FIRST, SECOND), 1):
-            plan = series.evaluate(name, options, f"Run {place} of 2")
-            has_judges = bool(plan.checked.judges)
-        if has_judges and not args.no_rescore:
-            series.rescore(RESCORED, FIRST, options, "Scoring the answers of the first run again")
-    except SeriesStopped as stopped:
-        series.stop("agentv noise", stopped)
-    _print(args, series, has_rescored=has_judges and not args.no_rescore)
+    series.evaluate(FIRST, options, "Run 1 of 2")
+    plan = series.evaluate(SECOND, options, "Run 2 of 2")
+    names = [FIRST, SECOND]
+    if plan.checked.judges and not args.no_rescore:
+        series.rescore(RESCORED, FIRST, options, "Scoring the answers of the first run again")
+        names.append(RESCORED)
+    _print(args, series, names)
 
 
-def _print(args: NoiseArguments, series: RunSeries, *, has_rescored: bool) -> None:
-    names = (FIRST, SECOND, *((RESCORED,) if has_rescored else ()))
+def _print(args: NoiseArguments, series: RunSeries, names: Sequence[str]) -> None:
     runs = {name: short_path(series.home / name) for name in names}
     first, second, *rescored = (RunScores(series.home / name, runs[name]) for name in names)
     figures = measure_noise(first, second, *rescored)
     notes = noise_notes(figures, _settings(first))
     code = _exit_code(args, figures)
-    if args.as_json:
-        output.echo_json(noise_data(figures, code, runs, notes))
-    else:
-        labels = {f"Run {name}": path for name, path in runs.items()}
-        print_lines(noise_lines(figures, labels, notes), sys.stdout, sys.stdout.isatty())
+    labels = {f"Run {name}": path for name, path in runs.items()}
+    print_result(args, noise_data(figures, code, runs, notes), noise_lines(figures, labels, notes))
     if code != EXIT_OK:
         limit = percent(args.max_flip_rate)
         output.error(f"The flip rate {percent(figures.flip_rate)} is above --max-flip-rate {limit}", "Gate")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.comparison.comparison import Comparison
+from agentv.comparison.comparison_json import paired_data
 from agentv.comparison.run_comparison import compare_runs
 from agentv.comparison.sample_size import FEWEST_CASES, PlanOptions, plan
 from agentv.comparison.scores import RunScores
@@ -107,7 +108,9 @@ def measure_noise(first: RunScores, second: RunScores, rescored: RunScores | Non
         for result in rescored.run.records():
             tally.add_second_scoring(result)
     flips, effect = tally.flip_rate(), _design_effect(comparison)
-    floor = tally.floor(effect) if _has_enough(comparison) else None
+    # Fewer cases are too few to estimate how far the mean moves.
+    is_known = comparison.paired is not None and comparison.paired.clusters >= FEWEST_CASES
+    floor = tally.floor(effect) if is_known else None
     shared = [case.scores for case in tally.cases.values() if all(case.scores)]
     largest = max((abs(fmean(before) - fmean(after)) for before, after in shared), default=0.0)
     trials = max((len(scores) for case in tally.cases.values() for scores in case.scores), default=1)
@@ -140,11 +143,6 @@ def noise_bound(floor: float, largest: float, cases: int) -> float:
     A few changes estimate the floor only roughly: without the further one, it is 88 to 94 % for 20 cases.
     """
     return Z95 * math.hypot(floor, largest / cases)
-
-
-def _has_enough(comparison: Comparison) -> bool:
-    """Return whether there are enough independent cases to estimate how far the mean moves."""
-    return comparison.paired is not None and comparison.paired.clusters >= FEWEST_CASES
 
 
 def _detectable(first: RunScores, second: RunScores, trials: int, comparison: Comparison) -> float | None:
@@ -343,7 +341,6 @@ def _spread_of(case: _Case) -> float:
 
 def noise_data(figures: NoiseFigures, exit_code: int, runs: Mapping[str, str], notes: Iterable[str]) -> dict[str, Any]:
     """Return the noise as JSON."""
-    paired = figures.comparison.paired
 
     def source(noise: ScoreNoise) -> dict[str, Any]:
         data: dict[str, Any] = msgspec.to_builtins(noise)
@@ -360,7 +357,7 @@ def noise_data(figures: NoiseFigures, exit_code: int, runs: Mapping[str, str], n
         "noise_bound": figures.bound,
         "smallest_detectable_difference": figures.detectable,
         "power": figures.power,
-        "difference": None if paired is None else {**paired._asdict(), "answer": paired.answer},
+        "difference": paired_data(figures.comparison.paired),
         "score": source(figures.score),
         "evaluators": [source(noise) for noise in figures.evaluators],
         "flaky": msgspec.to_builtins(figures.flaky),

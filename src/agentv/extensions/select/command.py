@@ -12,7 +12,7 @@ import msgspec
 from agentv.cli import output
 from agentv.cli.evaluation_options import EvaluatedTargets, SeriesOptions
 from agentv.cli.options import AT_LEAST_1, FILE, argument, declare, option, options_of
-from agentv.cli.run_series import RunSeries, SeriesStopped
+from agentv.cli.run_series import RunSeries, print_result
 from agentv.comparison.comparison import Comparison
 from agentv.comparison.comparison_json import comparison_data
 from agentv.comparison.run_comparison import CompareOptions, compare_runs
@@ -26,7 +26,7 @@ from agentv.extensions.select.rounds import Schedule, plan_rounds
 from agentv.extensions.select.stages import Choice, Stage, check_schedule, run_stages, shuffled_units, stage_name
 from agentv.report.comparisons.verdict_text import method, named_verdict
 from agentv.report.figures import number, one_line
-from agentv.report.terminal import Line, print_lines
+from agentv.report.terminal import Line
 from agentv.runs.folder import short_path
 from agentv.targets.targets_file import Variant
 
@@ -77,21 +77,12 @@ def select(args: SelectArguments) -> None:
     )
     check_schedule(schedule, args.calls)
     if args.dry_run:
-        _print_schedule(args, options, schedule, per_case)
+        data = {"variants": options.targets, "schedule": schedule, "calls": schedule.calls * per_case}
+        print_result(args, data, schedule_lines(options.targets, schedule, per_case))
         return
-    series = RunSeries.open("select", stage_name(1), args)
-    try:
-        choice = run_stages(series, options, schedule, units)
-    except SeriesStopped as stopped:
-        series.stop(_command(args), stopped)
+    series = RunSeries.open("select", stage_name(1), args, _command(args))
+    choice = run_stages(series, options, schedule, units)
     _print(args, choice, len(options.targets) * sum(map(len, units)) * per_case)
-
-
-def _print_schedule(args: SelectArguments, options: EvalOptions, schedule: Schedule, per_case: int) -> None:
-    if args.as_json:
-        output.echo_json({"variants": options.targets, "schedule": schedule, "calls": schedule.calls * per_case})
-    else:
-        print_lines(schedule_lines(options.targets, schedule, per_case), sys.stdout, sys.stdout.isatty())
 
 
 def _print(args: SelectArguments, choice: Choice, matrix: int) -> None:
@@ -105,10 +96,7 @@ def _print(args: SelectArguments, choice: Choice, matrix: int) -> None:
         comparison = compare_runs(before, after, CompareOptions(seed=args.seed or 0, changes=0))
     is_shown = comparison is None or comparison.answer == "better"
     code = EXIT_OK if is_shown else EXIT_UNDECIDED
-    if args.as_json:
-        output.echo_json(selection_data(choice, comparison, matrix, code))
-    else:
-        print_lines(selection_lines(choice, comparison, matrix), sys.stdout, sys.stdout.isatty())
+    print_result(args, selection_data(choice, comparison, matrix, code), selection_lines(choice, comparison, matrix))
     sys.exit(code)
 
 

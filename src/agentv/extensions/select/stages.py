@@ -61,7 +61,7 @@ def check_schedule(schedule: Schedule, calls: int | None) -> None:
 
 
 def run_stages(series: RunSeries, options: EvalOptions, schedule: Schedule, units: list[list[CaseName]]) -> Choice:
-    """Run what is not complete yet. Raises SeriesStopped."""
+    """Run what is not complete yet."""
     names, rest = list(options.targets), iter(units)
     scores: dict[str, dict[CaseName, float]] = {}
     stages: list[Stage] = []
