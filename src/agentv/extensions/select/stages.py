@@ -1,5 +1,6 @@
 """Run the rounds of a choice on cases of their own, and the confirmation on others."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -114,9 +115,9 @@ def _evaluate(
         options.for_all_cases(), cases_from=str(case_list), targets=tuple(names), variants=variants
     )
     series.evaluate(stage_name(number), own, title)
-    errors: dict[str, int] = {}
+    errors: Counter[str] = Counter()
     for record in RunStore.open(folder).records(ScoreRecord):
-        errors[record.target] = errors.get(record.target, 0) + (record.status == "error")
+        errors[record.target] += record.status == "error"
     return folder, errors
 
 
