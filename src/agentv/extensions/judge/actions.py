@@ -75,10 +75,7 @@ def calibrate(args: CalibrateArguments) -> None:
     if file is not None and not os.path.exists(file):
         raise UsageError(f"Labels file not found: {file}", hint=f"Create it with: {_command('label', args.run, file)}")
     calibration = _calibration(args)
-    if args.as_json:
-        output.echo_json(calibration)
-    else:
-        output.echo("\n".join(calibration_lines(calibration)))
+    output.echo_result(calibration, calibration_lines(calibration), as_json=args.as_json)
     if not calibration.labelled:
         output.message(f"No answers of this run are labelled. Start with: {_command('label', args.run, file)}")
     if missed := _missed_gate(calibration, args.min_kappa):

@@ -146,20 +146,22 @@ def _sentences(figures: NoiseFigures) -> Iterator[str]:
     """Yield the noise floor, the smallest detectable change, the difference of the runs, and the noisiest evaluator."""
     trials = "" if figures.trials == 1 else f" with {figures.trials} trials"
     paired = figures.comparison.paired
-    if figures.floor is None and paired is not None:
+    if figures.noise_floor is None and paired is not None:
         yield f"Noise floor: too few to tell ({units(paired)}; at least {FEWEST_CASES} are needed)."
-    elif figures.floor == 0:
-        yield f"Noise floor: 0; no score of {plural(figures.shared, 'case')} varied."
-    elif figures.floor is not None and figures.bound is not None:
-        moves = f"the mean of {plural(figures.shared, 'case')}{trials} moves by {number(figures.floor)} (SD)"
-        yield f"Noise floor: {moves} between two runs, and by less than {number(figures.bound)} in 95 % of pairs."
-    if figures.detectable is None:
-        verb = "is" if figures.shared == 1 else "are"
-        few = f"{plural(figures.shared, 'case')} {verb} too few to show any difference"
+    elif figures.noise_floor == 0:
+        yield f"Noise floor: 0; no score of {plural(figures.shared_cases, 'case')} varied."
+    elif figures.noise_floor is not None and figures.noise_bound is not None:
+        moves = (
+            f"the mean of {plural(figures.shared_cases, 'case')}{trials} moves by {number(figures.noise_floor)} (SD)"
+        )
+        yield f"Noise floor: {moves} between two runs, and by less than {number(figures.noise_bound)} in 95 % of pairs."
+    if figures.smallest_detectable_difference is None:
+        verb = "is" if figures.shared_cases == 1 else "are"
+        few = f"{plural(figures.shared_cases, 'case')} {verb} too few to show any difference"
         yield f"Smallest detectable change: none; {few}."
     else:
-        power = f"{100 * figures.power:.0f} % power"
-        yield f"Smallest detectable change: {number(figures.detectable)} ({power}). Smaller ones look like noise."
+        change = f"{number(figures.smallest_detectable_difference)} ({100 * figures.power:.0f} % power)"
+        yield f"Smallest detectable change: {change}. Smaller ones look like noise."
     if paired is not None and paired.answer != "cannot tell":
         evidence = f"{signed(paired.mean_delta)}, 95 % {signed_interval(paired.ci95)}, {p_equals(paired.p_value)}"
         yield f"Warning: the runs differ by more than chance explains ({evidence}). Something other than luck changed."
