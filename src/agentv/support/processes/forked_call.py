@@ -32,15 +32,20 @@ class LimitExceeded(Exception):
 
 
 class CallLimits(NamedTuple):
-    """The limits of a call."""
+    """The limits of a call; the usual ones for those that are None."""
 
-    seconds: float = MAX_SECONDS
-    extra_bytes: int = MAX_EXTRA_BYTES
-    result_bytes: int = MAX_RESULT_BYTES
+    seconds: float | None = None
+    extra_bytes: int | None = None
+    result_bytes: int | None = None
 
 
 def forked_call(function: Callable[[], bytes], limits: CallLimits = CallLimits()) -> bytes:  # noqa: B008 - immutable
     """Call a function in a forked process and return its result. Raises LimitExceeded."""
+    limits = CallLimits(
+        MAX_SECONDS if limits.seconds is None else limits.seconds,
+        MAX_EXTRA_BYTES if limits.extra_bytes is None else limits.extra_bytes,
+        MAX_RESULT_BYTES if limits.result_bytes is None else limits.result_bytes,
+    )
     if sys.platform == "win32":
         return _spawned_call(pickle.dumps(function), limits)
     reader, writer = os.pipe()
@@ -49,7 +54,7 @@ def forked_call(function: Callable[[], bytes], limits: CallLimits = CallLimits()
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
-        _answer(function, writer, limits.extra_bytes)
+        _answer(function, writer, limits.extra_bytes or 0)
     os.close(writer)
     try:
         return _received(reader, limits)
@@ -63,7 +68,7 @@ def forked_call(function: Callable[[], bytes], limits: CallLimits = CallLimits()
 def _spawned_call(function: bytes, limits: CallLimits) -> bytes:
     import subprocess  # late: only needed on Windows
 
-    seconds, extra_bytes, result_bytes = limits
+    seconds, extra_bytes, result_bytes = (limit or 0 for limit in limits)
     command = [sys.executable, "-P", "-c", _CALL, str(extra_bytes)]
     try:
         ended = subprocess.run(command, input=function, capture_output=True, timeout=_START_S + seconds, check=False)  # noqa: S603
@@ -111,7 +116,7 @@ def _limit_memory(extra_bytes: int) -> None:
 
 
 def _received(reader: int, limits: CallLimits) -> bytes:
-    seconds, extra_bytes, result_bytes = limits
+    seconds, extra_bytes, result_bytes = (limit or 0 for limit in limits)
     deadline = time.monotonic() + seconds
     pieces: list[bytes] = []
     size = 0
