@@ -63,21 +63,10 @@ def to_text(value: Schema) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def _dataset(parts: Schema) -> Schema:
-    return {**parts["dataset"], "$defs": _dataset_definitions(parts)}
-
-
-def _line(parts: Schema) -> Schema:
+def _of_dataset(head: Schema, parts: Schema, *unused: str) -> Schema:
+    """Return the schema of a dataset, or a part of one, which has no use for some definitions."""
     definitions = _dataset_definitions(parts)
-    del definitions["HeaderKeys"]
-    return {**parts["line"], "$defs": definitions}
-
-
-def _sidecar(parts: Schema) -> Schema:
-    definitions = _dataset_definitions(parts)
-    for name in ("case", "agentmark_row", "CaseKeys"):
-        del definitions[name]
-    return {**parts["sidecar"], "$defs": definitions}
+    return {**head, "$defs": {name: value for name, value in definitions.items() if name not in unused}}
 
 
 def _targets(parts: Schema) -> Schema:
@@ -101,10 +90,6 @@ def _targets(parts: Schema) -> Schema:
         for name, kind in kinds.items()
     ]
     return {**parts["targets"], "$defs": {**shared, **_definitions([TargetsFile], strict=False), **definitions}}
-
-
-def _config(parts: Schema) -> Schema:
-    return {**parts["config"], "$defs": _definitions([ProjectConfig], strict=False)}
 
 
 def _plain(kind: Kind, head: Schema) -> Schema:
@@ -320,11 +305,11 @@ def _other_spellings(name: str) -> str:
 
 
 _BUILDERS: dict[str, Callable[[Schema], Schema]] = {
-    "dataset": _dataset,
-    "line": _line,
-    "sidecar": _sidecar,
+    "dataset": lambda parts: _of_dataset(parts["dataset"], parts),
+    "line": lambda parts: _of_dataset(parts["line"], parts, "HeaderKeys"),
+    "sidecar": lambda parts: _of_dataset(parts["sidecar"], parts, "case", "agentmark_row", "CaseKeys"),
     "targets": _targets,
-    "config": _config,
+    "config": lambda parts: {**parts["config"], "$defs": _definitions([ProjectConfig], strict=False)},
     "result": lambda parts: _plain(Result, parts["result"]),
     "run": lambda parts: _plain(RunManifest, parts["run"]),
 }

@@ -16,9 +16,8 @@ from agentv.extensions.select.rounds import plan_rounds, surviving
 from agentv.runs.record import encode_record
 from agentv.stats.case_draw import draw_probabilities, draw_units, expected_spread
 from agentv.stats.intervals import MeanAccumulator
-from agentv.stats.paired_comparison import compare_paired
+from agentv.stats.paired_comparison import compare_paired, compare_weighted
 from agentv.stats.sequential import NarrowingMean
-from agentv.stats.weighted_comparison import compare_weighted
 from made_results import scored
 
 RUNS = 500

@@ -7,7 +7,7 @@ import numpy as np
 from cell_limits import at_least, at_most, coverage
 from cluster_rows import SEED, ClaimRow
 
-from agentv.extensions.judge.label_pairs import next_rows
+from agentv.extensions.judge.judge_labels import next_rows
 from agentv.extensions.judge.labelled_difference import LabelledPairs, compare_labelled
 from agentv.stats.paired_comparison import compare_paired
 

@@ -9,8 +9,7 @@ import numpy as np
 from cell_limits import coverage
 
 from agentv.stats.case_draw import EQUAL_PART, draw_probabilities, draw_units, expected_spread
-from agentv.stats.paired_comparison import compare_paired
-from agentv.stats.weighted_comparison import compare_weighted
+from agentv.stats.paired_comparison import compare_paired, compare_weighted
 
 RECORDS = Path(__file__).parent / "recorded_scores.json"
 PAGE = Path(__file__).parents[2] / "docs" / "recorded-draws.md"

@@ -8,8 +8,7 @@ from recorded_rows import recorded_rows
 from agentv.stats.case_draw import draw_probabilities, draw_units, expected_spread
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import clustered_mean
-from agentv.stats.paired_comparison import compare_paired
-from agentv.stats.weighted_comparison import compare_weighted
+from agentv.stats.paired_comparison import compare_paired, compare_weighted
 
 
 def test_cases_that_vary_have_a_larger_spread_and_none_has_none():

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedWriter, FileIO, RawIOBase, StringIO, TextIOWrapper
 from threading import RLock
 from time import monotonic
@@ -108,6 +108,14 @@ def _to_json(data: object) -> bytes:
     from agentv.model.values import to_json  # late: `--help` does not need msgspec
 
     return to_json(data)
+
+
+def echo_result(data: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result as lines, or as one line of JSON."""
+    if as_json:
+        echo_json(data)
+    else:
+        echo("\n".join(lines))
 
 
 def echo_json_parts(data: dict[str, Any]) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.support.hash_table import NumberTable
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CaseKey = tuple[str, str, str, str | None]
 """Dataset, id, target, prompt."""

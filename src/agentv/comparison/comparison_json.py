@@ -39,7 +39,7 @@ def comparison_data(comparison: Comparison, exit_code: int, *, as_list: bool = T
         "unscored": dict(zip(("file1", "file2"), comparison.unscored, strict=True)),
         "summary": summary,
         "runs": _sides(comparison.sides),
-        "pass_rate": comparison.pass_rate and _paired(comparison.pass_rate, is_comparable=comparison.is_comparable),
+        "pass_rate": paired_data(comparison.pass_rate, is_comparable=comparison.is_comparable),
         "datasets": _parts(comparison.datasets, comparison.is_comparable),
         "weighted": msgspec.to_builtins(comparison.weighted),
         "evaluators": _parts(comparison.evaluators, comparison.is_comparable),
@@ -115,6 +115,11 @@ def _measure(comparison: Comparison | Matrix) -> dict[str, Any]:
     return {**data, **dict.fromkeys(hidden)}
 
 
+def paired_data(paired: Paired | None, *, is_comparable: bool = True) -> dict[str, Any] | None:
+    """Return the comparison of two columns with its answer, which is null if the measure changed."""
+    return None if paired is None else _paired(paired, is_comparable=is_comparable)
+
+
 def _paired(paired: Paired, *, is_comparable: bool = True) -> dict[str, Any]:
     return {**paired._asdict(), "answer": paired.answer if is_comparable else None}
 
@@ -123,16 +128,13 @@ def _errors(errors: ErrorBounds | None, is_comparable: bool) -> dict[str, Any] |
     """Return the errors of one run only, their rates, and the difference if the excess counts as 0 and as 1."""
     if errors is None:
         return None
-    only = dict(zip(("file1", "file2"), errors.only, strict=True))
-    bounds = {"against": errors.against, "in_favour": errors.in_favour}
-    differences = {name: _paired(paired, is_comparable=is_comparable) for name, paired in bounds.items()}
-    tipping = msgspec.to_builtins(errors.tipping_point)
     return {
-        "only": only,
+        "only": dict(zip(("file1", "file2"), errors.only, strict=True)),
         "excess": errors.excess,
         "rates": _paired(errors.rates),
-        **differences,
-        "tipping_point": tipping,
+        "against": _paired(errors.against, is_comparable=is_comparable),
+        "in_favour": _paired(errors.in_favour, is_comparable=is_comparable),
+        "tipping_point": msgspec.to_builtins(errors.tipping_point),
     }
 
 

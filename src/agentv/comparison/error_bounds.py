@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.sampling.drawn_cases import Columns, weights_of
 from agentv.comparison.scores import GroupedCases, clusters_of
 from agentv.stats.paired_comparison import Answer, Paired
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class TippingPoint(msgspec.Struct, frozen=True, kw_only=True):

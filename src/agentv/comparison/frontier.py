@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.joined_cases import name_parts, shared_by_all
 from agentv.comparison.sampling.drawn_cases import weights_of
@@ -15,9 +16,6 @@ from agentv.stats.distributions import Interval
 from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import clustered_mean, ratio_of_means
 from agentv.stats.power import FEWEST_CHANGES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FEWEST_RUNS = 3
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.changes.measure import SharedCases
 from agentv.comparison.sampling.drawn_cases import Columns, refuse_different_draws, weights_of
 from agentv.comparison.scores import Column, GroupedCases, RunScores, clusters_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 JOIN_HINT = "Cases are matched by dataset, id and input"
 _SHOWN_IDS = 10

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.errors import plural
 from agentv.stats.distributions import Interval
@@ -15,8 +16,6 @@ from agentv.stats.paired_comparison import Paired
 from agentv.stats.power import holm
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from agentv.comparison.joined_cases import JoinedCases
     from agentv.comparison.sampling.drawn_cases import Columns
     from agentv.comparison.scores import Column
@@ -97,10 +96,7 @@ def dataset_parts(joined: JoinedCases, seed: int) -> tuple[PartComparison, ...]:
         return ()
     parts = _parts(_columns(joined, rows_by_dataset), seed)
     pooled = partial_pooling([part.paired for part in parts])
-    return tuple(
-        PartComparison(name=part.name, paired=part.paired, p_adjusted=part.p_adjusted, pooled=value)
-        for part, value in zip(parts, pooled, strict=True)
-    )
+    return tuple(msgspec.structs.replace(part, pooled=value) for part, value in zip(parts, pooled, strict=True))
 
 
 def weighted_difference(joined: JoinedCases, parts: Sequence[PartComparison]) -> WeightedDifference | None:

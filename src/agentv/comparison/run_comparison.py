@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.behaviour.regressions import behaviour_of, changed_records, find_regressions, rows_of
 from agentv.comparison.changes.differences import run_differences
@@ -31,9 +33,8 @@ from agentv.comparison.part_comparison import (
 )
 from agentv.comparison.sampling.drawn_cases import Columns, refuse_different_draws, weights_of
 from agentv.comparison.scores import GroupedCases, RunScores, Watch, clusters_of
-from agentv.comparison.undeclared_clusters import undeclared_clusters
 from agentv.comparison.unfinished_run import unfinished
-from agentv.errors import UsageError
+from agentv.errors import AgentvError, UsageError
 from agentv.model.result import reason_of
 from agentv.model.values import cluster_of, draw_rank, sampling_unit
 from agentv.runs.baselines.pool import PooledStore
@@ -42,9 +43,7 @@ from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import Estimate
 from agentv.stats.paired_comparison import Paired, compare_drawn
 from agentv.stats.power import NonInferiority, non_inferiority
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from agentv.stats.shared_texts import HINT, SharedTexts
 
 
 class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,12 +246,11 @@ def _changes(joined: JoinedCases, pairs: Pairs, rows: Sequence[int]) -> Iterable
     first, second = changed_records(joined, rows)
     for row in rows:
         before, after = first[row], second[row]
-        reason = reason_of(after, before) or None
         yield Change(
             pair=pairs[row],
             answer1=before.candidate_answer,
             answer2=after.candidate_answer,
-            reason=reason,
+            reason=reason_of(after, before) or None,
             behaviour=behaviour_of(before, after),
         )
 
@@ -281,14 +279,10 @@ def _stopped_early(run: RunScores) -> bool:
 
 
 def compare_many(
-    runs: Sequence[RunScores],
-    *,
-    seed: int = 0,
-    allow_changed_measure: bool = False,
-    all_pairs: bool = False,
-    judge_must_agree: float | None = None,
+    runs: Sequence[RunScores], options: CompareOptions = CompareOptions(), *, all_pairs: bool = False
 ) -> Matrix:
     """Compare three or more runs with the first, or all pairs. Raises UsageError if no case was scored in all runs."""
+    seed = options.seed
     notes = [note for run in runs for note in run.import_notes]
     parts = name_parts(runs, notes)
     sides = [GroupedCases(run, parts) for run in runs]
@@ -323,14 +317,14 @@ def compare_many(
         differences=tuple(tuple(comparisons.get((i, j)) for j in size) for i in size),
         p_adjusted=tuple(tuple(adjusted.get((i, j)) for j in size) for i in size),
         all_pairs=all_pairs,
-        judge=judge_evidence(runs, judge_must_agree),
+        judge=judge_evidence(runs, options.judge_must_agree),
         frontier=cost_frontier(runs),
         left_out=tuple(len(side) - len(scores) for side in sides),
         errors=errors,
         notes=tuple(notes),
         other_inputs=tuple(dict.fromkeys(case for cases in shared for case in cases.other_inputs)),
         what_changed=tuple(tuple(run_differences(cases)) for cases in shared),
-        allow_changed_measure=allow_changed_measure,
+        allow_changed_measure=options.allow_changed_measure,
         remedy=rescore_commands(runs, [cases.measure_changes for cases in shared]),
     )
 
@@ -343,3 +337,29 @@ def _not_scored_by_all(runs: Sequence[RunScores], notes: Sequence[str]) -> Usage
     errors = ", ".join(f"{name} {count:,}" for name, count in empty.error_classes.most_common())
     why = f"{empty.errors:,} of its {empty.records:,} results are errors" + (f": {errors}" if errors else "")
     return UsageError(f"{empty.label} has no scored case", why, "Compare the other runs without it")
+
+
+class _StoredInput(msgspec.Struct):
+    """The fields of a stored case that show whether it may be correlated with others."""
+
+    input: list[dict[str, Any]] = []
+    cluster: str | None = None
+    conversation_id: str | None = None
+
+
+_decode = msgspec.json.Decoder(_StoredInput).decode
+
+
+def undeclared_clusters(run: RunScores) -> Iterator[str]:
+    """Yield a warning if many cases of a run share long texts and none is in a cluster."""
+    if run.has_conversations or run.manifest is None:
+        return
+    texts = SharedTexts()
+    with suppress(AgentvError, msgspec.DecodeError):  # `agentv runs check` names damaged cases
+        for case in run.run.cases():
+            stored = _decode(case.data)
+            texts.add(content for message in stored.input if isinstance(content := message.get("content"), str))
+            if texts.is_full:
+                break
+    if warning := texts.warning():
+        yield f"{warning}. {HINT}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.joined_cases import JOIN_HINT, JoinedCases
 from agentv.comparison.scores import GroupedCases, RunScores, clusters_of
@@ -28,10 +29,6 @@ from agentv.stats.power import (
     variance_between_runs,
     variance_of_difference,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 DIFFERENCE = 0.05
 """The difference to plan for unless another is given. Smaller ones rarely matter and need thousands of cases."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.case_table import CaseName, CaseTable, first_places, number_codes
 from agentv.comparison.changes.run_change import CaseId
@@ -25,8 +26,6 @@ from agentv.runs.record import EvaluatorCalls, EvaluatorScore, ScoreRecord
 from agentv.runs.store import RunStore
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from agentv.model.manifest import RunManifest
     from agentv.model.result import EvaluatorResult, Result
 
@@ -125,7 +124,7 @@ class RunScores:
         self.starts = array("q")
         self.scores, self.passes, self.failures = Column(), Column(), Column()
         self.cost, self.duration = Column(), Column()
-        self.evaluators: dict[str, Column] = {}
+        self.evaluators: defaultdict[str, Column] = defaultdict(Column)
         self.records = self.errors = self.unscored = 0
         self.error_classes: Counter[str] = Counter()
         self._targets: dict[str, None] = {}
@@ -225,10 +224,7 @@ class RunScores:
             if evaluation.evaluator_provider_request is not None or evaluation.evaluator_results:
                 self._add_judges(case, evaluation)
             if evaluation.score is not None:
-                column = self.evaluators.get(evaluation.name)
-                if column is None:
-                    column = self.evaluators[evaluation.name] = Column()
-                column.add(case, evaluation.score)
+                self.evaluators[evaluation.name].add(case, evaluation.score)
 
     def _add_judges(self, case: int, evaluation: EvaluatorScore | EvaluatorResult) -> None:
         judge_set = self.judge_sets[self.judges[case]]

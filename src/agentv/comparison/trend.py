@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.case_table import first_places, mixed_codes, number_codes
 from agentv.comparison.changes.measure import measure_keys
@@ -15,10 +16,6 @@ from agentv.errors import AgentvError
 from agentv.runs.catalogue import RunEntry, newest_first
 from agentv.runs.target_summary import TargetSummary
 from agentv.stats.level_changes import LevelChange, RunValues, change_points
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _NAME = (0, 1, 3)
 """The fields of a key that name a case of a series: dataset, id and prompt."""

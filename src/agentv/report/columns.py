@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agentv.errors import UsageError, import_extra
@@ -105,20 +106,11 @@ def write_parquet(run: RunStore, figures: Figures, stream: BinaryIO) -> None:
     arrow, parquet = import_extra("pyarrow", missing), import_module("pyarrow.parquet")  # late: 150 ms
     schema = _schema(arrow, figures)
     names = columns(figures.evaluators)
+    left = rows(run, figures)
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
-        batch: list[dict[str, Any]] = []
-
-        def flush() -> None:
+        while batch := list(islice(left, _ROWS_AT_ONCE)):
             data = {name: [row.get(name) for row in batch] for name in names}
             writer.write_table(arrow.table(data, schema=schema))
-            batch.clear()
-
-        for row in rows(run, figures):
-            batch.append(row)
-            if len(batch) == _ROWS_AT_ONCE:
-                flush()
-        if batch:
-            flush()
 
 
 def _schema(arrow: Any, figures: Figures) -> Any:

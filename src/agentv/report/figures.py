@@ -28,9 +28,9 @@ def interval(bounds: tuple[float, float] | None) -> str:
     return NONE if bounds is None else f"{bounds[0]:.3f} to {bounds[1]:.3f}"
 
 
-def bounds_text(bounds: tuple[float, float] | None, text: Callable[[float], str]) -> str:
+def bounds_text(bounds: tuple[float, float] | None, text: Callable[[float], str], none: str = NONE) -> str:
     """Format an interval with a format of its own for its ends."""
-    return NONE if bounds is None else " to ".join(map(text, bounds))
+    return none if bounds is None else " to ".join(map(text, bounds))
 
 
 def letter(index: int) -> str:

@@ -128,15 +128,11 @@ def story(result: Result) -> str:
     lines += [f"missed: {miss}" for miss in result.misses if miss not in evaluator_misses]
     if result.reasoning:
         lines.append(f"reasoning: {result.reasoning}")
-    text = excerpt("\n".join(lines), _LONGEST_ANSWER)
-    if result.candidate_answer is not None:
-        text += "\n\nanswer:\n" + excerpt(result.candidate_answer, _LONGEST_ANSWER)
-    for evaluation in result.evaluator_results:
-        if evaluation.candidate_answer is not None:
-            text += f"\n\ntext scored by {evaluation.name}:\n" + excerpt(evaluation.candidate_answer, _LONGEST_ANSWER)
-    if result.raw_answer is not None:
-        text += "\n\nraw answer:\n" + excerpt(result.raw_answer, _LONGEST_ANSWER)
-    return text
+    texts = [("answer", result.candidate_answer)]
+    texts += [(f"text scored by {entry.name}", entry.candidate_answer) for entry in result.evaluator_results]
+    texts.append(("raw answer", result.raw_answer))
+    answers = (f"\n\n{title}:\n{excerpt(text, _LONGEST_ANSWER)}" for title, text in texts if text is not None)
+    return excerpt("\n".join(lines), _LONGEST_ANSWER) + "".join(answers)
 
 
 def _shown(counts: dict[str, float]) -> dict[str, str]:

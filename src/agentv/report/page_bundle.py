@@ -92,7 +92,7 @@ def page_beginning(title: str, script: str) -> bytes:
     """Return the page up to its data. Its policy allows only this script and its style, and no network access."""
     style = page_style()
     policy = (
-        f"default-src 'none'; script-src '{_hash_of(script)}'; style-src '{_hash_of(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     parts = {
@@ -117,7 +117,8 @@ def page_end(script: str) -> bytes:
     return f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()
 
 
-def _hash_of(text: str) -> str:
+def hash_of(text: str) -> str:
+    """Return the hash of a script or a style, for a policy of a page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

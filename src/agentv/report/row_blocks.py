@@ -135,11 +135,10 @@ def packed_columns(columns: Columns) -> dict[str, Any]:
 
 def equal_as_one(columns: Columns) -> dict[str, Any]:
     """Return columns with equal values as one value."""
-    block: dict[str, Any] = {}
-    for name, values in columns.items():
-        is_same = len(values) > 1 and values.count(values[0]) == len(values)
-        block[name] = values[0] if is_same else values
-    return block
+    return {
+        name: values[0] if len(values) > 1 and values.count(values[0]) == len(values) else values
+        for name, values in columns.items()
+    }
 
 
 def unpacked_columns(block: dict[str, Any], n: int) -> Columns:

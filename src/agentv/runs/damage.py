@@ -101,7 +101,10 @@ def damage_error(path: Path, problems: Sequence[Damage]) -> AgentvError:
 @lru_cache(maxsize=64)
 def _problems(path: Path, states: tuple[tuple[int, int], ...]) -> tuple[Damage, ...]:  # noqa: ARG001  # of changed files
     """Return the damage of a run; none if all files have the hashes that it stored."""
-    return () if _is_as_written(RunFolder(path)) else _real_damage(check_run(path))
+    if _is_as_written(RunFolder(path)):
+        return ()
+    health = check_run(path)
+    return () if health.needs_only_resume else health.problems  # a resume solves those
 
 
 def _is_as_written(folder: RunFolder) -> bool:
@@ -120,11 +123,6 @@ def _is_as_written(folder: RunFolder) -> bool:
         (folder.path / name).is_file() and content_digest(folder.path / name) == expected
         for name, expected in manifest.digests.items()
     )
-
-
-def _real_damage(health: RunHealth) -> tuple[Damage, ...]:
-    """Return the problems that a resume does not solve."""
-    return () if health.needs_only_resume else health.problems
 
 
 def check_run(path: Path | str) -> RunHealth:

@@ -95,18 +95,10 @@ def transforms_in(transform: Any) -> Sequence[Any]:
     return transform if isinstance(transform, list | tuple) else (transform,)
 
 
-def functions_of(transform: Any) -> Iterator[str]:
-    """Yield the functions that a transform calls, as written. Malformed transforms are left to `check_transform`."""
+def code_of(transform: Any, step: Literal["function", "javascript"]) -> Iterator[str]:
+    """Yield the functions or the JavaScript of a transform. Malformed ones are left to `check_transform`."""
     for item in transforms_in(transform):
-        function = item.get("function") if isinstance(item, Mapping) else getattr(item, "function", None)
-        if isinstance(function, str):
-            yield function
-
-
-def scripts_of(transform: Any) -> Iterator[str]:
-    """Yield the JavaScript of a transform. Malformed transforms are left to `check_transform`."""
-    for each in transforms_in(transform):
-        code = each.get("javascript") if isinstance(each, Mapping) else getattr(each, "javascript", None)
+        code = item.get(step) if isinstance(item, Mapping) else getattr(item, step, None)
         if isinstance(code, str):
             yield code
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.stats.distributions import bisect
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 EQUAL_PART = 0.7
 """The part of the budget that all cases share equally. With less, a run that breaks cases that always passed, and gains

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.stats.intervals import clopper_pearson
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Table = Sequence[Sequence[float]]
 """Counts or proportions: a row for each label of the first rater, a column for each of the second."""

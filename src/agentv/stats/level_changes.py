@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.stats.distributions import normal_quantile
 from agentv.stats.paired_comparison import compare_paired
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 LEVEL = 0.05
 

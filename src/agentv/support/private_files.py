@@ -41,15 +41,10 @@ def open_file(path: str | Path, flags: int = os.O_RDONLY, folder: int | None = N
     if not stat.S_ISREG(status.st_mode):
         os.close(file)
         raise OSError(errno.EINVAL, "It is not a regular file. Remove it")
-    if flags & (os.O_WRONLY | os.O_RDWR) and _is_foreign(status):
+    if flags & (os.O_WRONLY | os.O_RDWR) and not is_own(status) and getattr(os, "geteuid", int)() != 0:
         os.close(file)
         raise OSError(errno.EPERM, "It belongs to another user")
     return file
-
-
-def _is_foreign(status: os.stat_result) -> bool:
-    own = getattr(os, "geteuid", lambda: 0)()
-    return own != 0 and status.st_uid not in (own, 0)
 
 
 def is_own(status: os.stat_result, *more: int) -> bool:

@@ -18,7 +18,7 @@ from agentv.model.workspace_settings import WorkspaceFile
 from agentv.settings.addresses import address_complaints, host_of
 from agentv.settings.environment import MASK, SecretTexts, is_secret_field, mask_secrets
 from agentv.settings.settings_reader import fields_of
-from agentv.settings.transform import Transform, functions_of
+from agentv.settings.transform import Transform, code_of
 from agentv.support.hashes import contents, file_of
 from agentv.support.patterns import upward
 from agentv.targets.tools.tool import are_stable, declared_tools, files_of_tools, local_tools, tool_complaints
@@ -420,7 +420,7 @@ def file_hashes(settings: Target, home: str, folders: Iterable[str]) -> dict[str
     paths = list(settings.files_named(home, folders))
     if ".py:" in settings.provider:
         paths.append(file_of(settings.provider, home) or "")
-    for function in functions_of(settings.transform):
+    for function in code_of(settings.transform, "function"):
         parents = dict.fromkeys(parent for folder in folders for parent in upward(folder, home))
         paths += [file_of(function, parent) or "" for parent in parents]
     return contents(filter(None, paths), home)

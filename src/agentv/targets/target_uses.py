@@ -8,7 +8,7 @@ from agentv.registry import TARGETS
 from agentv.settings.addresses import host_of
 from agentv.settings.environment import references
 from agentv.settings.settings_reader import field_of
-from agentv.settings.transform import functions_of, script_file, scripts_of
+from agentv.settings.transform import code_of, script_file
 from agentv.targets.target import Target
 from agentv.targets.targets_file import Entry, follow, targets_used
 from agentv.targets.tools.tool import CommandTool, FunctionTool, RecordedTools, local_tools
@@ -62,10 +62,10 @@ def declared_uses(kind: type[Target], settings: Mapping[str, Any]) -> Iterator[N
     if is_missing or not _declares_its_calls(kind):
         uses["host", ANY_HOST] = None
     yield from uses
-    for function in functions_of(settings.get("transform")):
+    for function in code_of(settings.get("transform"), "function"):
         script = script_file(function)
         yield ("code", function) if script is None else ("command", f"node {script[0]}")
-    for code in scripts_of(settings.get("transform")):
+    for code in code_of(settings.get("transform"), "javascript"):
         yield "script", code
     yield from _tool_uses(settings.get("tools"))
     yield from _sandbox_uses(settings.get("sandbox"))

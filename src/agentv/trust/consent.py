@@ -19,7 +19,6 @@ from agentv.trust.roots import (
     is_trusted,
     own_root,
     question,
-    run_advice,
     trusts_runs,
 )
 
@@ -106,7 +105,7 @@ def require_trust_in_run(run: str, inventory: Inventory) -> None:
     headline = f"The run {short(run)} would use {inventory.totals} that only its folder names"
     reason = "No dataset of your project names these, and a run folder may come from others:"
     detail = "\n".join((reason, *(f"  {line}" for line in inventory.lines())))
-    raise UntrustedError(headline, detail, run_advice())
+    raise UntrustedError(headline, detail, advice(""))
 
 
 def check_policy(inventory: Inventory) -> None:

@@ -72,13 +72,8 @@ def grant(path: FilePath) -> None:
 
 
 def advice(path: str) -> str:
-    """Return how to trust a path and go on."""
+    """Return how to trust a path and go on; for an empty path, how to trust a run."""
     return _advice.get()(path)
-
-
-def run_advice() -> str:
-    """Return how to trust a run and go on."""
-    return _advice.get()("")
 
 
 def trust_runs() -> None:

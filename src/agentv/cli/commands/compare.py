@@ -1,10 +1,8 @@
 """`agentv compare`: compare runs case by case."""
 
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import click
 
@@ -37,7 +35,21 @@ def compare(args: CompareArguments) -> None:
     default = "regression" if args.margin is None else "inconclusive"
     fail_on = cast("FailOn", args.fail_on or default)
     loaded = _read(args)
-    code = _compare_many(args, loaded, fail_on) if len(loaded) > 2 else _compare_two(args, loaded, fail_on)
+    options = options_of(CompareOptions, args)
+    joined: JoinedCases | None = None
+    compared: Comparison | Matrix
+    if len(loaded) > 2:
+        if args.margin is not None or fail_on == "any-loss" or args.cases:
+            names = "--margin, --case and --fail-on any-loss"
+            raise UsageError(f"{names} need exactly two runs", hint="Compare the runs in pairs")
+        compared = compare_many(loaded, options, all_pairs=args.all_pairs)
+    else:
+        joined = JoinedCases(loaded[0], loaded[1])
+        compared = correct_selection(compare_joined(joined, options), loaded[0], loaded[1])
+    code = _exit_code(args, compared, fail_on)
+    if args.html is not None:
+        _write_html(args.html, compared, joined, code)
+    _print(args, compared, code)
     sys.exit(code)
 
 
@@ -51,40 +63,6 @@ def _read(args: CompareArguments) -> list[RunScores]:
     datasets = {entry.name for run in candidates if run.manifest for entry in run.manifest.datasets}
     baseline = open_baseline(args.baselines, [str(run.path) for run in runs if run.picked is None], datasets)
     return [RunScores(*baseline), *candidates]
-
-
-def _compare_many(args: CompareArguments, loaded: list[RunScores], fail_on: FailOn) -> int:
-    """Compare three or more runs, print the matrix and return the exit code."""
-    if args.margin is not None or fail_on == "any-loss" or args.cases:
-        options = "--margin, --case and --fail-on any-loss"
-        raise UsageError(f"{options} need exactly two runs", hint="Compare the runs in pairs")
-    allowed = args.allow_changed_measure
-    matrix = compare_many(
-        loaded,
-        seed=args.seed,
-        allow_changed_measure=allowed,
-        all_pairs=args.all_pairs,
-        judge_must_agree=args.judge_must_agree,
-    )
-    code = _exit_code(args, matrix, fail_on)
-    if args.html is not None:
-        _write_html(args.html, matrix, code)
-    data, markdown = partial(matrix_data, matrix, code), partial(matrix_markdown, matrix)
-    _print(args, data, markdown, partial(matrix_lines, matrix))
-    return code
-
-
-def _compare_two(args: CompareArguments, loaded: list[RunScores], fail_on: FailOn) -> int:
-    """Compare two runs, print the comparison and return the exit code."""
-    options = options_of(CompareOptions, args)
-    joined = JoinedCases(loaded[0], loaded[1])
-    comparison = correct_selection(compare_joined(joined, options), loaded[0], loaded[1])
-    code = _exit_code(args, comparison, fail_on)
-    if args.html is not None:
-        _write_html(args.html, (comparison, joined), code)
-    data, markdown = partial(comparison_data, comparison, code, as_list=False), partial(comparison_markdown, comparison)
-    _print(args, data, markdown, partial(comparison_lines, comparison))
-    return code
 
 
 def _exit_code(args: CompareArguments, comparison: Comparison | Matrix, fail_on: FailOn) -> int:
@@ -103,28 +81,30 @@ def _exit_code(args: CompareArguments, comparison: Comparison | Matrix, fail_on:
     return comparison.exit_code(fail_on)
 
 
-def _print(
-    args: CompareArguments,
-    data: Callable[[], dict[str, Any]],
-    markdown: Callable[[], str],
-    lines: Callable[[], list[tuple[str, str]]],
-) -> None:
+def _print(args: CompareArguments, compared: Comparison | Matrix, code: int) -> None:
     if args.as_json:
-        output.echo_json_parts(data())
+        data = (
+            matrix_data(compared, code)
+            if isinstance(compared, Matrix)
+            else comparison_data(compared, code, as_list=False)
+        )
+        output.echo_json_parts(data)
     elif args.as_markdown:
-        sys.stdout.buffer.write(markdown().encode())
+        text = matrix_markdown(compared) if isinstance(compared, Matrix) else comparison_markdown(compared)
+        sys.stdout.buffer.write(text.encode())
     else:
-        print_lines(lines(), sys.stdout, sys.stdout.isatty())
+        lines = matrix_lines(compared) if isinstance(compared, Matrix) else comparison_lines(compared)
+        print_lines(lines, sys.stdout, sys.stdout.isatty())
 
 
-def _write_html(file: str, compared: Matrix | tuple[Comparison, JoinedCases], code: int) -> None:
+def _write_html(file: str, compared: Comparison | Matrix, joined: JoinedCases | None, code: int) -> None:
     from agentv.report.comparisons.comparison_page import write_comparison, write_matrix  # late: rarely needed
 
     with whole_file(Path(file), is_private=False) as stream:
         if isinstance(compared, Matrix):
             write_matrix(compared, code, stream)
-        else:
-            write_comparison(*compared, code, stream)
+        elif joined is not None:
+            write_comparison(compared, joined, code, stream)
     output.message(f"Wrote {file}")
 
 

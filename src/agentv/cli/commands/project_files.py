@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 from agentv.cli import cli, output
 from agentv.cli.project_options import KINDS, CompletionArguments, InitArguments, SchemaArguments
-from agentv.errors import UsageError, plural
+from agentv.errors import file_errors, plural
 from agentv.schemas import schema, to_text
 
 _FILES = {
@@ -82,11 +82,9 @@ def init(args: InitArguments) -> None:
             output.note(f"Kept existing {path}")
             kept_count += 1
             continue
-        try:
+        with file_errors(f"Cannot write {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise UsageError(f"Cannot write {path}", error.strerror or str(error)) from None
         new_count += 1
     output.echo(f"Wrote {plural(new_count, 'file')}{f', kept {kept_count}' if kept_count else ''} in {root}")
     enter = "" if args.folder == "." else f"  cd {args.folder}\n"

@@ -12,7 +12,7 @@ import click
 from agentv.cli import output
 from agentv.cli.options import PATH, Arguments, argument, declare, flag, option
 from agentv.engine.named_runs import run_path
-from agentv.errors import UsageError
+from agentv.errors import UsageError, file_errors
 from agentv.registry import REPORTS
 from agentv.report.comparisons.frontier_text import frontier_lines
 from agentv.report.formats import format_of, report_format, write_report
@@ -102,10 +102,8 @@ def _places(out: str | None, files: tuple[str, ...]) -> tuple[str | None, tuple[
     if out is None or out == STDOUT:
         return None, files
     if os.path.isdir(out) or out.endswith(("/", os.sep)) or not os.path.splitext(out)[1]:
-        try:
+        with file_errors(f"Cannot write to {out}"):
             os.makedirs(out, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"Cannot write to {out}", error.strerror or str(error)) from error
         return out, files
     return None, (*files, out)
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.behaviour.regressions import CaseBehaviour, behaviour_of
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.scores import GroupedCases
 from agentv.model.result import Result, reason_of
 from agentv.runs.record import ScoreRecord
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CaseKind = Literal["loss", "gain", "tie", "unscored", "other input", "only in A", "only in B"]
 KINDS: tuple[CaseKind, ...] = ("loss", "gain", "tie", "unscored", "other input", "only in A", "only in B")

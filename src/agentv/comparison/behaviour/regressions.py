@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.behaviour.trajectory import Divergence, Step, align, first_divergence
 from agentv.comparison.scores import GroupedCases
@@ -19,8 +20,6 @@ from agentv.runs.failure_groups import FailureGroups, TagCounts, group_failures
 from agentv.runs.record import ScoreRecord
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from agentv.comparison.joined_cases import JoinedCases
 
 MOST_EXAMINED = 2_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.case_table import first_places
 from agentv.comparison.changes.run_change import ValueChange, changed_values
@@ -16,9 +17,6 @@ from agentv.comparison.scores import RunScores
 from agentv.model.evaluator import Verdicts
 from agentv.model.values import digest
 from agentv.runs.store import StoredCase
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Fields = dict[str, Any]
 """A case as stored in `cases.jsonl`."""

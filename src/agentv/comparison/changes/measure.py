@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.case_table import mixed_codes, number_codes
 from agentv.comparison.changes.case_index import (
@@ -37,8 +38,6 @@ from agentv.comparison.scores import GroupedCases, JudgeUse, RunScores
 from agentv.errors import plural
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from agentv.model.manifest import TargetEntry
 
 _PROMPT = 3
@@ -227,7 +226,7 @@ class SharedCases:
         """Yield evaluators that called other judges, and judges whose settings or models differ."""
         uses = [run.judges_of(cases[self.same_input]) for run, cases in zip(self._runs, self._cases, strict=True)]
         yield from _changed_judges(*uses)
-        first, second = map(_models, uses)
+        first, second = (_grouped((target, model) for _, target, model in side) for side in uses)
         entries = [_entries(run) for run in self._runs]
         for name in sorted(first.keys() & second.keys()):
             before, after = (side.get(name) for side in entries)
@@ -271,27 +270,19 @@ def has_same_answers(before: RunScores, after: RunScores) -> bool:
 
 def _changed_judges(before: frozenset[JudgeUse], after: frozenset[JudgeUse]) -> Iterator[RunChange]:
     """Yield the evaluators whose judges differ. A run that called none does not count."""
-    first, second = map(_targets, (before, after))
+    first, second = (_grouped((evaluator, target) for evaluator, target, _ in uses) for uses in (before, after))
     for name in sorted(first.keys() & second.keys()):
         if first[name] != second[name]:
             value = ValueChange("judge", _listed(first[name]), _listed(second[name]))
             yield value.to_change("evaluator", name=name, is_measure=True)
 
 
-def _targets(uses: frozenset[JudgeUse]) -> dict[str, set[str]]:
-    """Return the judges of each evaluator."""
-    judges: dict[str, set[str]] = {}
-    for evaluator, target, _ in uses:
-        judges.setdefault(evaluator, set()).add(target)
-    return judges
-
-
-def _models(uses: frozenset[JudgeUse]) -> dict[str, set[str]]:
-    """Return the models with which each judge responded; none if they are unknown."""
-    models: dict[str, set[str]] = {}
-    for _, target, model in uses:
-        models.setdefault(target, set()).update(() if model is None else (model,))
-    return models
+def _grouped(pairs: Iterable[tuple[str, str | None]]) -> dict[str, set[str]]:
+    """Return the known second parts of pairs by the first."""
+    groups: dict[str, set[str]] = {}
+    for name, value in pairs:
+        groups.setdefault(name, set()).update(() if value is None else (value,))
+    return groups
 
 
 def _origin(run: RunScores) -> str:

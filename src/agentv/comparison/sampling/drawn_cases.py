@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.scores import GroupedCases
 from agentv.errors import UsageError
-from agentv.stats.paired_comparison import Paired, compare_paired
-from agentv.stats.weighted_comparison import compare_weighted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from agentv.stats.paired_comparison import Paired, compare_paired, compare_weighted
 
 _MOST_PERMUTED = 300
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.case_table import number_codes
 from agentv.comparison.comparison import Comparison
 from agentv.comparison.scores import RunScores
 from agentv.stats.paired_comparison import Paired
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _TARGET, _PROMPT = 2, 3
 """The places of target and prompt in the key of a case."""

@@ -21,7 +21,7 @@ from agentv.model.message import Message
 from agentv.model.values import digest
 from agentv.sandbox.availability import NO_SANDBOX_HINT
 from agentv.settings.evaluator_reader import evaluator_of
-from agentv.settings.transform import functions_of
+from agentv.settings.transform import code_of
 from agentv.support.hash_table import OwnedCache
 from agentv.support.user_code import UninspectableError, may_import
 
@@ -67,7 +67,7 @@ def _code_of(spec: EvaluatorSpec) -> str:
     """Return the user's code of an evaluator that runs in this process; functions of a program are its own."""
     if spec.evaluator is None and ".py:" in spec.type:
         return f"its type {spec.type}"
-    return next((f"its transform {function}" for function in functions_of(spec.transform)), "")
+    return next((f"its transform {function}" for function in code_of(spec.transform, "function")), "")
 
 
 def known_targets(name: str, names: tuple[str, ...]) -> str:

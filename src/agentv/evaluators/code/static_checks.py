@@ -7,7 +7,7 @@ from typing import Any
 from agentv.evaluators.code.inline_python import PARAMETERS
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.evaluator import FileReference, FindFile
-from agentv.settings.transform import functions_of, script_file, scripts_of
+from agentv.settings.transform import code_of, script_file
 from agentv.support.code_outline import read_module
 
 
@@ -25,13 +25,13 @@ def function_reference(path: KeyPath, function: str) -> FileReference:
 
 def transform_references(transform: Any) -> Iterator[FileReference]:
     """Yield the references to the functions and the JavaScript of a transform, or of several in a list."""
-    for function in functions_of(transform):
+    for function in code_of(transform, "function"):
         if (script := script_file(function)) is None:
             yield function_reference(("transform", "function"), function)
         else:
             yield FileReference(("transform", "function"), script[0], file_check(script[0]))
             yield FileReference(("transform", "function"), ["node", script[0]], executes="command")
-    for code in scripts_of(transform):
+    for code in code_of(transform, "javascript"):
         yield FileReference(("transform", "javascript"), code, executes="script")
 
 

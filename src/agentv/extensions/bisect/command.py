@@ -114,10 +114,7 @@ def bisect(args: BisectArguments) -> None:
     with FolderLock(folder.path), _terminable():
         finding = _search(args, repository, folder, request)
     code = EXIT_OK if finding.outcome == "found" else EXIT_UNDECIDED
-    if args.as_json:
-        output.echo_json(_data(finding, code))
-    else:
-        output.echo("\n".join(_lines(finding)))
+    output.echo_result(_data(finding, code), _lines(finding), as_json=args.as_json)
     sys.exit(code)
 
 

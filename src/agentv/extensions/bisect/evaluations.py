@@ -151,12 +151,8 @@ class Evaluations:
         out = runs / f"{len(list(runs.iterdir())) + 1:03d}"
         options, plan = self._options(worktree), self._plan
         ids = tuple(dict.fromkeys(key[1] for key in keys))
-        batch = CaseBatch(
-            options=msgspec.structs.replace(options, cases=ids),
-            trial=trial,
-            out=str(out),
-            skip_missing=plan.own_dataset,
-        )
+        options = msgspec.structs.replace(options, cases=ids)
+        batch = CaseBatch(options=options, trial=trial, out=str(out), skip_missing=plan.own_dataset)
         ending = run_batch(batch, self._folder_in(worktree, os.getcwd()), self._variables(worktree))
         classes = self._read(sha, out) if (out / "results.jsonl").is_file() else set()
         if ending.exit_code == EXIT_ERRORS and classes == {"auth"}:

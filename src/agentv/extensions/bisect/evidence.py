@@ -65,22 +65,14 @@ def difference(higher: Iterable[object], lower: Iterable[object]) -> float | Non
     `...` is an answer that does not exist. If one side has only errors and the other has none, the errors count against
     the claim that `lower` is lower. If both sides have errors, the case is left out.
     """
-    above, below = _split(higher), _split(lower)
-    if above is None or below is None:
+    above, below = ([answer for answer in side if answer is not ...] for side in (higher, lower))
+    if not above or not below:
         return None
-    (scores_above, errors_above), (scores_below, errors_below) = above, below
-    if scores_above and scores_below:
-        return _mean(scores_above) - _mean(scores_below)
-    if errors_above and errors_below:
+    scores_above, scores_below = ([answer for answer in side if isinstance(answer, float)] for side in (above, below))
+    has_scores = bool(scores_above and scores_below)
+    if not has_scores and len(scores_above) < len(above) and len(scores_below) < len(below):
         return None
     return _mean(scores_above or [0.0]) - _mean(scores_below or [1.0])
-
-
-def _split(answers: Iterable[object]) -> tuple[list[float], int] | None:
-    """Return the scores and the number of errors; None if there are no answers."""
-    present = [answer for answer in answers if answer is not ...]
-    scores = [answer for answer in present if isinstance(answer, float)]
-    return (scores, len(present) - len(scores)) if present else None
 
 
 def _mean(scores: Sequence[float]) -> float:

@@ -1,8 +1,8 @@
 """The files of a search in the project, so that it can be continued."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -50,12 +50,10 @@ class StateFolder:
         """Return the stored search; None if there is none. Raises AgentvError if it cannot be read."""
         if not self._file.is_file():
             return None
-        try:
+        with suppress(msgspec.DecodeError, OSError):
             state = msgspec.json.decode(self._file.read_bytes(), type=SearchState)
             if state.version == _VERSION:
                 return state
-        except (msgspec.DecodeError, OSError):
-            pass
         raise AgentvError(f"Cannot read {self._file}", hint="Discard it with `agentv bisect --reset`")
 
     def write(self, state: SearchState) -> None:
@@ -96,15 +94,11 @@ def refuse_other(state: SearchState, request: SearchRequest) -> None:
     """Raise UsageError if the stored search is another one."""
     if (previous := state.request) == request:
         return
+    labels = {"options": "datasets or options", "own_dataset": "--own-datasets", "kept": "--keep"}
     names = [name for name in SearchRequest.__struct_fields__ if getattr(previous, name) != getattr(request, name)]
-    differences = ", ".join(_shown(name) for name in names)
+    differences = ", ".join(labels.get(name, name) for name in names)
     raise UsageError(
         f"Another search is in progress: {previous.good[:10]} to {previous.bad[:10]}",
         f"It differs in: {differences}",
         "Continue it with `agentv bisect --resume`, or discard it with `agentv bisect --reset`",
     )
-
-
-def _shown(name: str) -> str:
-    labels: dict[str, Any] = {"options": "datasets or options", "own_dataset": "--own-datasets", "kept": "--keep"}
-    return str(labels.get(name, name))

@@ -40,8 +40,7 @@ from agentv.extensions.judge.labels import (
     stored_cases,
     with_cases,
 )
-from agentv.extensions.judge.probe_results import ProbeSummary, summarize_probes
-from agentv.extensions.judge.probes import KINDS, ORACLE, chosen_kinds, prepare_probes
+from agentv.extensions.judge.probes import KINDS, ORACLE, ProbeSummary, chosen_kinds, prepare_probes, summarize_probes
 from agentv.report.figures import number, one_line
 from agentv.runs.folder import RunFolder
 from agentv.runs.store import RunStore
@@ -76,10 +75,7 @@ def calibrate(args: CalibrateArguments) -> None:
     if file is not None and not os.path.exists(file):
         raise UsageError(f"Labels file not found: {file}", hint=f"Create it with: {_command('label', args.run, file)}")
     calibration = _calibration(args)
-    if args.as_json:
-        output.echo_json(calibration)
-    else:
-        output.echo("\n".join(calibration_lines(calibration)))
+    output.echo_result(calibration, calibration_lines(calibration), as_json=args.as_json)
     if not calibration.labelled:
         output.message(f"No answers of this run are labelled. Start with: {_command('label', args.run, file)}")
     if missed := _missed_gate(calibration, args.min_kappa):
@@ -113,7 +109,7 @@ def _cards(run: RunStore, labels: Labels, args: LabelArguments) -> list[Card]:
     """Return the answers to label, of one run or of two."""
     if args.against is None:
         return cards(run.records(), args.count, _order(run, labels, args))
-    from agentv.extensions.judge.label_pairs import pair_cards  # late: imports numpy
+    from agentv.extensions.judge.judge_labels import pair_cards  # late: imports numpy
 
     return pair_cards((args.against, args.run), labels, args.labeller, args.count // 2, args.seed)
 

@@ -55,17 +55,17 @@ def _labeller(name: str) -> str:
     return one_line(name, _LONGEST_NAME) or "(no name)"
 
 
-def _agreement(calibrationes: Calibration) -> Iterator[str]:
-    if not calibrationes.labelled:
+def _agreement(figures: Calibration) -> Iterator[str]:
+    if not figures.labelled:
         return
-    (both, missed), (let_through, caught) = calibrationes.confusion
+    (both, missed), (let_through, caught) = figures.confusion
     yield ""
     yield "                judge: pass   judge: not pass"
     yield f"person: pass    {both:>11}   {missed:>15}"
     yield f"person: fail    {let_through:>11}   {caught:>15}"
     yield ""
-    yield f"accuracy        {_shown(calibrationes.accuracy)}"
-    yield f"Cohen's kappa   {_shown(calibrationes.kappa)}"
+    yield f"accuracy        {_shown(figures.accuracy)}"
+    yield f"Cohen's kappa   {_shown(figures.kappa)}"
     yield f"passes good     {both:,} of {plural(both + missed, 'answer')} that a person passed"
     yield f"fails bad       {caught:,} of {plural(let_through + caught, 'answer')} that a person failed"
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.stats.distributions import t_p_value, t_quantile
 from agentv.stats.intervals import CONFIDENCE
 from agentv.stats.means import cluster_sums, clustered_mean
 from agentv.stats.paired_comparison import Paired
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FEWEST_PAIRS = 30
 """The labelled pairs that the interval needs for 93 % coverage."""

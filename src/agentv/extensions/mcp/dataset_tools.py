@@ -14,7 +14,7 @@ from agentv.engine.checks.findings import Finding
 from agentv.engine.checks.validation import validate
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import open_targets
-from agentv.errors import AgentvError, DatasetWarning, UsageError, plural
+from agentv.errors import AgentvError, UsageError, plural
 from agentv.extensions.mcp.run_tools import Offset, next_offset
 from agentv.extensions.mcp.served_project import ServedProject
 from agentv.extensions.mcp.served_tool import CallInProgress, ServedTool, ToolAnswer, ToolArguments
@@ -138,11 +138,7 @@ def _opened(
     project: ServedProject, datasets: list[str], cases: list[str], filters: list[str], notes: list[str]
 ) -> CaseSource:
     options = EvalOptions(paths=project.dataset_paths(datasets), cases=tuple(cases), filters=tuple(filters))
-
-    def warn(warning: DatasetWarning) -> None:
-        notes.append(warning.message)
-
-    source = options.open_cases(warn, ignore)
+    source = options.open_cases(lambda warning: notes.append(warning.message), ignore)
     project.check_sources(source.sources)
     return source
 
@@ -235,15 +231,8 @@ def list_targets(project: ServedProject, args: ListTargetsArguments, _: CallInPr
             settings = targets.public(name)
         except AgentvError as error:
             problem = error.detail or error.headline
-        model = settings.get("model")
-        entries.append(
-            ListedTarget(
-                name=name,
-                provider=str(settings["provider"]),
-                model=None if model is None else str(model),
-                problem=problem,
-            )
-        )
+        model = None if settings.get("model") is None else str(settings["model"])
+        entries.append(ListedTarget(name=name, provider=str(settings["provider"]), model=model, problem=problem))
     return ListTargetsAnswer(targets=entries)
 
 

@@ -158,23 +158,14 @@ def _failed(result: Result, case: dict[str, Any]) -> FailedResult:
         "raw_answer": result.raw_answer,
         "tool_calls": [{"tool": call.tool, "input": call.input} for call in calls],
     }
-    failed = FailedResult(
-        case=result.eval_id,
-        dataset=result.dataset,
-        dataset_path=result.dataset_path,
-        target=result.target,
-        prompt=result.prompt,
-        trial=result.trial,
-        status=result.status,
-        score=result.score,
-        verdict=result.verdict,
-        **{name: value for name, value in texts.items() if value},
-    )
+    same = {name: getattr(result, name) for name in _OF_RESULT}
+    failed = FailedResult(case=result.eval_id, **same, **{name: value for name, value in texts.items() if value})
     short_result: FailedResult
     short_result, cut = fitted(failed, _MOST_OF_ONE)
     return msgspec.structs.replace(short_result, cut=cut)
 
 
+_OF_RESULT = ("dataset", "dataset_path", "target", "prompt", "trial", "status", "score", "verdict")
 _OF_VERDICT = ("name", "type", "score", "verdict", "misses", "reasoning", "candidate_answer")
 
 

@@ -32,6 +32,7 @@ from agentv.runs.summary import RunSummary, SummaryBuilder
 from agentv.support.user_code import importing_nothing
 
 _LOCK_TIMEOUT_S = 0.2
+_SAME_OPTIONS = ("limit", "trials", "only", "only_from", "deadline_s", "experiment")
 _STORED_PATHS = ("targets_file", "cases_from", "record", "replay", "transcript", "dump_prompts", "dump_traces")
 _STORED_RUNS = ("retry_errors", "changed_since", "only_from", "stop_when")
 
@@ -119,7 +120,8 @@ def run_cases(project: ServedProject, args: RunCasesArguments, call: CallInProgr
         with project.snapshot.enforced():
             options, folder = _chosen(project, args)
             with importing_nothing():  # what the run would use is known before any of it is used
-                open_jobs = _open_jobs(_prepared(project, options), folder)
+                done_count = 0 if folder is None else sum(1 for _ in RunStore.open(folder).records())
+                open_jobs = max(0, _prepared(project, options).checked.total - done_count)
                 project.budget.check_jobs(open_jobs, is_resumed=folder is not None)
             return _ran(project, _prepared(project, options), folder, call)
     finally:
@@ -129,9 +131,7 @@ def run_cases(project: ServedProject, args: RunCasesArguments, call: CallInProgr
 def _chosen(project: ServedProject, args: RunCasesArguments) -> tuple[EvalOptions, str | None]:
     """Return the options of the run, and the folder of a run that is resumed. All their paths are in the project."""
     several: dict[str, Any] = {name: tuple(getattr(args, name)) for name in ("cases", "filters", "targets")}
-    single: dict[str, Any] = {
-        name: getattr(args, name) for name in ("limit", "trials", "only", "only_from", "deadline_s", "experiment")
-    }
+    single: dict[str, Any] = {name: getattr(args, name) for name in _SAME_OPTIONS}
     options = EvalOptions(
         paths=project.dataset_paths(args.datasets) if args.datasets else (),
         budget_usd=project.budget.left_usd,
@@ -146,8 +146,7 @@ def _chosen(project: ServedProject, args: RunCasesArguments) -> tuple[EvalOption
             project.run(name)
     folder: str | None = None
     if args.resume is not None:
-        folder = project.run(args.resume)[0]
-        options, folder = resumed(options, folder, ".")
+        options, folder = resumed(options, project.run(args.resume)[0], ".")
     elif options.only_from is not None and not options.paths:
         options = options_of_earlier(options.lasting())
     elif not options.paths:
@@ -200,11 +199,6 @@ def _check_prices(plan: RunPlan) -> None:
         if settings.get("prices") is not None and settings.get("model") != model:
             detail = f"The `prices` of target '{base}' are for the model '{settings.get('model')}'"
             raise UnknownPrice(f"The price of '{name}' is unknown", detail)
-
-
-def _open_jobs(plan: RunPlan, folder: str | None) -> int:
-    done_count = 0 if folder is None else sum(1 for _ in RunStore.open(folder).records())
-    return max(0, plan.checked.total - done_count)
 
 
 def _ran(project: ServedProject, plan: RunPlan, folder: str | None, call: CallInProgress) -> RunCasesAnswer:

@@ -134,8 +134,7 @@ def _listed(entry: RunEntry) -> RunRow:
 
 def target_figures(summary: TargetSummary) -> TargetRow:
     """Return the main figures of a target."""
-    same = {name: getattr(summary, name) for name in TargetRow.__struct_fields__}
-    return TargetRow(**same)
+    return msgspec.convert(summary, TargetRow, from_attributes=True)
 
 
 class ReadRunArguments(ToolArguments, frozen=True, kw_only=True):
@@ -163,14 +162,12 @@ class ReadRunAnswer(ToolAnswer, frozen=True, kw_only=True):
 
 def read_run(project: ServedProject, args: ReadRunArguments, _: CallInProgress) -> ReadRunAnswer:
     """Return the figures of a run, computed from its records."""
-    path, name = project.run(args.run)
-    _refuse_part(args.run, name)
-    store = RunStore.open(path)
+    store = open_whole(project, args.run)
     figures = store.figures()
     groups = figures.failures
     texts = [] if groups is None or not groups.groups else [failure_headline(groups), *failure_lines(groups)]
     return ReadRunAnswer(
-        run=_listed(msgspec.structs.replace(_entry_of(path), targets=figures.summary.targets)),
+        run=_listed(msgspec.structs.replace(_entry_of(str(store.path)), targets=figures.summary.targets)),
         headlines=headlines(figures.summary)[:_MOST_TARGETS],
         summary=msgspec.to_builtins(figures.summary.targets),
         failures=msgspec.to_builtins(groups) or {},
@@ -185,15 +182,11 @@ def _entry_of(path: str) -> RunEntry:
     return next(same, RunEntry(run_id=os.path.basename(path), path=path, state="foreign"))
 
 
-def _refuse_part(run: str, name: str | None) -> None:
-    if name is not None:
-        raise UsageError(f"'{run}' names a part of a run", hint="Only compare_runs accepts RUN:target and RUN:prompt")
-
-
 def open_whole(project: ServedProject, run: str) -> RunStore:
     """Open a run of the project. Raises UsageError for `RUN:target`."""
     path, name = project.run(run)
-    _refuse_part(run, name)
+    if name is not None:
+        raise UsageError(f"'{run}' names a part of a run", hint="Only compare_runs accepts RUN:target and RUN:prompt")
     return RunStore.open(path)
 
 
@@ -244,9 +237,8 @@ def compare(project: ServedProject, args: CompareRunsArguments, _: CallInProgres
     comparison = compare_runs(sides[0], sides[1], options)
     moved = [pair for pair in comparison.pairs if pair.outcome != "tie"]
     largest = nsmallest(args.limit, moved, key=lambda pair: -abs(pair.delta))
-    data = comparison_data(
-        comparison, comparison.exit_code("regression" if args.margin is None else "inconclusive"), as_list=False
-    )
+    code = comparison.exit_code("regression" if args.margin is None else "inconclusive")
+    data = comparison_data(comparison, code, as_list=False)
     del data["matched"]
     return CompareRunsAnswer(
         answer=data["summary"]["answer"],

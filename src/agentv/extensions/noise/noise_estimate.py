@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agentv.comparison.comparison import Comparison
+from agentv.comparison.comparison_json import paired_data
 from agentv.comparison.run_comparison import compare_runs
 from agentv.comparison.sample_size import FEWEST_CASES, PlanOptions, plan
 from agentv.comparison.scores import RunScores
@@ -68,11 +69,11 @@ class NoiseFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The noise of a suite: what differs between two runs although nothing changed.
 
     `flip_rate` is the probability that a case gets another verdict when it runs again, over the `cases` that have two
-    or more verdicts. `floor` is the standard deviation of the difference between the means of two runs over the
-    `shared` cases, None with fewer than 20; 95 % of pairs of runs differ by less than `bound`. `detectable` is the
-    smallest difference that a comparison on these cases shows with a probability of `power`, as `agentv plan` computes
-    it. `comparison` compares the second run with the first. `identical_answers` of `answers` are equal in both runs;
-    `has_varied` is whether a case got two different answers, in any runs or trials.
+    or more verdicts. `noise_floor` is the standard deviation of the difference between the means of two runs over the
+    `shared_cases`, None with fewer than 20; 95 % of pairs of runs differ by less than `noise_bound`.
+    `smallest_detectable_difference` is that which a comparison on these cases shows with a probability of `power`, as
+    `agentv plan` computes it. `comparison` compares the second run with the first. `identical_answers` of `answers` are
+    equal in both runs; `has_varied` is whether a case got two different answers, in any runs or trials.
     """
 
     trials: int
@@ -80,10 +81,10 @@ class NoiseFigures(msgspec.Struct, frozen=True, kw_only=True):
     flip_rate: float | None
     flip_rate_ci95: Interval | None
     flaky: tuple[FlakyCase, ...]
-    shared: int
-    floor: float | None
-    bound: float | None
-    detectable: float | None
+    shared_cases: int
+    noise_floor: float | None
+    noise_bound: float | None
+    smallest_detectable_difference: float | None
     power: float
     score: ScoreNoise
     evaluators: tuple[ScoreNoise, ...]
@@ -107,7 +108,9 @@ def measure_noise(first: RunScores, second: RunScores, rescored: RunScores | Non
         for result in rescored.run.records():
             tally.add_second_scoring(result)
     flips, effect = tally.flip_rate(), _design_effect(comparison)
-    floor = tally.floor(effect) if _has_enough(comparison) else None
+    # Fewer cases are too few to estimate how far the mean moves.
+    is_known = comparison.paired is not None and comparison.paired.clusters >= FEWEST_CASES
+    floor = tally.floor(effect) if is_known else None
     shared = [case.scores for case in tally.cases.values() if all(case.scores)]
     largest = max((abs(fmean(before) - fmean(after)) for before, after in shared), default=0.0)
     trials = max((len(scores) for case in tally.cases.values() for scores in case.scores), default=1)
@@ -117,10 +120,10 @@ def measure_noise(first: RunScores, second: RunScores, rescored: RunScores | Non
         flip_rate=flips.mean,
         flip_rate_ci95=flips.ci95,
         flaky=tuple(tally.flaky()),
-        shared=len(shared),
-        floor=floor,
-        bound=None if floor is None else noise_bound(floor, largest * math.sqrt(effect), len(shared)),
-        detectable=_detectable(first, second, trials, comparison),
+        shared_cases=len(shared),
+        noise_floor=floor,
+        noise_bound=None if floor is None else noise_bound(floor, largest * math.sqrt(effect), len(shared)),
+        smallest_detectable_difference=_detectable(first, second, trials, comparison),
         power=POWER,
         score=tally.noise(None),
         evaluators=tuple(sorted(map(tally.noise, tally.names), key=lambda each: -(each.total or 0.0))),
@@ -140,11 +143,6 @@ def noise_bound(floor: float, largest: float, cases: int) -> float:
     A few changes estimate the floor only roughly: without the further one, it is 88 to 94 % for 20 cases.
     """
     return Z95 * math.hypot(floor, largest / cases)
-
-
-def _has_enough(comparison: Comparison) -> bool:
-    """Return whether there are enough independent cases to estimate how far the mean moves."""
-    return comparison.paired is not None and comparison.paired.clusters >= FEWEST_CASES
 
 
 def _detectable(first: RunScores, second: RunScores, trials: int, comparison: Comparison) -> float | None:
@@ -341,35 +339,24 @@ def _spread_of(case: _Case) -> float:
     return max(scores) - min(scores)
 
 
+_NOT_DATA = ("comparison", "has_varied")
+
+
 def noise_data(figures: NoiseFigures, exit_code: int, runs: Mapping[str, str], notes: Iterable[str]) -> dict[str, Any]:
     """Return the noise as JSON."""
-    paired = figures.comparison.paired
 
     def source(noise: ScoreNoise) -> dict[str, Any]:
         data: dict[str, Any] = msgspec.to_builtins(noise)
         return {**data, "target": noise.target, "judge_share": noise.judge_share}
 
     return {
-        "trials": figures.trials,
-        "cases": figures.cases,
+        **{name: getattr(figures, name) for name in figures.__struct_fields__ if name not in _NOT_DATA},
         "flipped": len(figures.flaky),
-        "flip_rate": figures.flip_rate,
-        "flip_rate_ci95": figures.flip_rate_ci95,
-        "shared_cases": figures.shared,
-        "noise_floor": figures.floor,
-        "noise_bound": figures.bound,
-        "smallest_detectable_difference": figures.detectable,
-        "power": figures.power,
-        "difference": None if paired is None else {**paired._asdict(), "answer": paired.answer},
+        "difference": paired_data(figures.comparison.paired),
         "score": source(figures.score),
         "evaluators": [source(noise) for noise in figures.evaluators],
         "flaky": msgspec.to_builtins(figures.flaky),
         "errors": [side.errors for side in figures.comparison.sides],
-        "answers": figures.answers,
-        "identical_answers": figures.identical_answers,
-        "cached_answers": figures.cached_answers,
-        "cost_usd": figures.cost_usd,
-        "judge_cost_usd": figures.judge_cost_usd,
         "runs": dict(runs),
         "notes": list(notes),
         "exit_code": exit_code,

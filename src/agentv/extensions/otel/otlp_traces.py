@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import msgspec
@@ -58,13 +59,14 @@ class _Otlp(SessionFormat):
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
         exports: Iterable[Any] = file.records(log) if file.is_lines else [file.document]
-        with _TraceSpool() as spool:
+        with closing(_TraceSpool()) as spool:
             for export in exports:
                 for span in spans_in(export):
                     spool.add(span)
-            if spool.is_empty:
+            conversations = list(spool.conversations())
+            if not conversations:
                 log.skip(_NO_SPANS, file.path)
-            for conversation, traces in spool.conversations():
+            for conversation, traces in conversations:
                 yield from session_of_traces(conversation, traces, file.path, log)
 
 
@@ -75,21 +77,13 @@ class _TraceSpool:
     """Keeps spans by trace, on disk if there are many, because the spans of a trace may be anywhere in a file."""
 
     def __init__(self) -> None:
-        self._stream = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115  # closed by __exit__
+        self._stream = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115  # closed by `close`
         self._places: dict[str, list[int]] = {}
         self._conversations: dict[str, str] = {}
         self._starts: dict[str, int] = {}
 
-    def __enter__(self) -> _TraceSpool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._stream.close()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no span was added."""
-        return not self._places
 
     def add(self, span: Span) -> None:
         if not span.attributes and not span.events:
@@ -125,10 +119,7 @@ def session_of_traces(conversation: str, traces: Iterable[list[Span]], path: str
     reader.builder.learn(id=conversation)
     reader.finish()
     if not reader.has_text:
-        if reader.spans:
-            log.skip(_NOT_RECORDED, path)
-        else:
-            log.skip(_NO_SPANS, path)
+        log.skip(_NOT_RECORDED if reader.spans else _NO_SPANS, path)
         return
     yield from reader.builder.finish(path, log)
 

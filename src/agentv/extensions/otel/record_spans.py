@@ -18,7 +18,7 @@ import msgspec
 from agentv.extensions.otel.message_parts import input_parts, output_parts
 from agentv.model.call_trace import own_span_id
 from agentv.model.manifest import RunManifest
-from agentv.model.result import EvaluatorResult, Result, TokenUsage
+from agentv.model.result import EvaluatorResult, ExecutionMetrics, Result
 from agentv.model.values import to_json
 from agentv.registry import TARGETS
 
@@ -91,16 +91,14 @@ class _JobSpans:
     def __init__(self, record: Result, facts: RunFacts) -> None:
         self._record = record
         self._facts = facts
-        self._metrics = record.execution_metrics
-        is_own = self._metrics is not None and not record.cached and record.carried_from is None
-        trace_id = self._metrics.trace_id if is_own and self._metrics is not None else None
+        self._metrics = record.execution_metrics or ExecutionMetrics()
+        trace_id = None if record.cached or record.carried_from is not None else self._metrics.trace_id
         key = to_json([facts.run_id, *map(str, record.key)])
         self._trace_id = trace_id or hashlib.sha256(key).hexdigest()[:32]
         self._end = _time(record.timestamp)
         judges = [_nanoseconds(call.get("duration_ms")) for _, call in judge_calls(record.evaluator_results)]
-        duration = _nanoseconds(None if self._metrics is None else self._metrics.duration_ms)
         self._answered = max(0, self._end - max(judges, default=0))
-        self._start = max(0, self._answered - duration)
+        self._start = max(0, self._answered - _nanoseconds(self._metrics.duration_ms))
 
     def spans(self, input: Any) -> Iterator[SpanRecord]:
         record, root = self._record, self._id("job")
@@ -152,13 +150,10 @@ class _JobSpans:
         called = facts.targets.get(record.target) or SpanTarget("unknown", "invoke_agent")
         is_chat = called.operation == "chat"
         failed = record.error if record.error is not None and record.error.stage == "target" else None
-        stop_reason = None if metrics is None else metrics.stop_reason
         content: dict[str, Any] = {}
         if facts.has_content:
-            content = {
-                "gen_ai.input.messages": input_parts(input),
-                "gen_ai.output.messages": output_parts(record, stop_reason or "stop"),
-            }
+            content["gen_ai.input.messages"] = input_parts(input)
+            content["gen_ai.output.messages"] = output_parts(record, metrics.stop_reason or "stop")
         return self._span(
             id=own_span_id(self._trace_id),
             parent=root,
@@ -171,12 +166,12 @@ class _JobSpans:
                 "gen_ai.provider.name": called.provider,
                 "gen_ai.request.model": called.model,
                 "gen_ai.agent.name": None if is_chat else record.target,
-                "gen_ai.response.finish_reasons": None if stop_reason is None else [stop_reason],
+                "gen_ai.response.finish_reasons": None if metrics.stop_reason is None else [metrics.stop_reason],
                 "error.type": None if failed is None else failed.error_class,
-                "agentv.cost_usd": None if metrics is None else metrics.cost_usd,
+                "agentv.cost_usd": metrics.cost_usd,
                 "agentv.attempts": record.attempts,
                 "agentv.cached": record.cached or None,
-                **_usage(None if metrics is None else metrics.token_usage),
+                **_usage(msgspec.to_builtins(metrics.token_usage)),
                 **content,
             },
             events=tuple(evaluation_events(record.evaluator_results)),
@@ -227,7 +222,7 @@ class _JobSpans:
                 "agentv.judge": call.get("target"),
                 "agentv.cost_usd": call.get("cost_usd"),
                 "error.type": None if failure is None else "_OTHER",
-                **_usage_of_data(call.get("token_usage")),
+                **_usage(call.get("token_usage")),
             },
             error=None if failure is None else str(failure),
         )
@@ -246,28 +241,19 @@ def evaluation_events(results: Iterable[EvaluatorResult], prefix: str = "") -> I
     for result in results:
         name = f"{prefix}{result.name}"
         error = result.error
+        explanation = result.reasoning or "; ".join(result.misses) or "; ".join(result.hits) or None
         attributes = {
             "gen_ai.evaluation.name": name,
             "gen_ai.evaluation.score.value": result.score,
             "gen_ai.evaluation.score.label": result.verdict,
-            "gen_ai.evaluation.explanation": _explanation(result),
+            "gen_ai.evaluation.explanation": explanation if error is None else error.message,
             "error.type": None if error is None else error.error_class,
         }
         yield _known(attributes)
         yield from evaluation_events(result.evaluator_results, f"{name}/")
 
 
-def _explanation(result: EvaluatorResult) -> str | None:
-    if result.error is not None:
-        return result.error.message
-    return result.reasoning or "; ".join(result.misses) or "; ".join(result.hits) or None
-
-
-def _usage(usage: TokenUsage | None) -> dict[str, Any]:
-    return _usage_of_data(None if usage is None else msgspec.to_builtins(usage))
-
-
-def _usage_of_data(usage: Any) -> dict[str, Any]:
+def _usage(usage: Any) -> dict[str, Any]:
     if not isinstance(usage, dict):
         return {}
     names = {

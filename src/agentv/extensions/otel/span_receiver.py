@@ -13,9 +13,10 @@ import secrets
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
+from aiohttp import web
 
 from agentv.errors import UsageError
 from agentv.extensions.otel.otlp_body import (
@@ -33,10 +34,7 @@ from agentv.model.call_trace import ReceiverAddress
 from agentv.model.manifest import SpanCounts
 from agentv.support.web_listener import listen
 
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 HOST = "127.0.0.1"
 _OWN_NAMES = ("127.0.0.1", "localhost", "host.docker.internal", "host.containers.internal")
@@ -62,7 +60,9 @@ class OtlpReceiver:
             self._runner, self._listener = self._in_thread(self._started(port))
         except OSError as error:
             self._end_thread()
-            raise _port_error(port, error) from None
+            message = f"Cannot receive spans at {HOST}:{port}: {error.strerror or error}"
+            hint = f"Pass another port with --trace-port or {PORT_VARIABLE}, and send the spans there"
+            raise UsageError(message, hint=hint) from None
         url = f"http://{HOST}:{self._listener.sockets[0].getsockname()[1]}"
         self.address = ReceiverAddress(url, self._token, prefix)
 
@@ -96,9 +96,7 @@ class OtlpReceiver:
         return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
 
     async def _started(self, port: int) -> tuple[web.AppRunner, asyncio.Server]:
-        from aiohttp import web  # late: few runs receive spans
-
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[web.middleware(_check_caller)])
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._check_caller])
         handlers = {OPEN: self._open, COLLECT: self._collect, DISCARD: self._discard}
         handlers["/v1/{signal:traces|logs|metrics}"] = self._receive
         app.add_routes(web.post(path, handler) for path, handler in handlers.items())
@@ -112,8 +110,6 @@ class OtlpReceiver:
 
     async def _receive(self, request: web.Request) -> web.Response:
         """Handle an export. Metrics are accepted, because exporters send them to the same address, and ignored."""
-        from aiohttp import web
-
         if request.content_type not in (JSON, PROTOBUF):
             self._store.add_unreadable(request.content_type.startswith("application/grpc"))
             return web.Response(status=415, text=f"The content type must be {JSON} or {PROTOBUF}")
@@ -133,42 +129,30 @@ class OtlpReceiver:
         return web.Response(body=_reply(rejected, request.content_type, signal), content_type=request.content_type)
 
     async def _open(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        self._check_token(request)
         self._store.open(await request.text())
         return web.Response()
 
     async def _collect(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        self._check_token(request)
-        wanted = msgspec.json.decode(await request.read(), type=Collection)
-        return web.Response(body=await self._store.collect(wanted), content_type=JSON)
+        collection = msgspec.json.decode(await request.read(), type=Collection)
+        return web.Response(body=await self._store.collect(collection), content_type=JSON)
 
     async def _discard(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        self._check_token(request)
         self._store.discard(await request.text())
         return web.Response()
 
-    def _check_token(self, request: web.Request) -> None:
-        from aiohttp import web
-
-        given = request.headers.get("Authorization", "")
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {self._token}".encode()):
+    @web.middleware
+    async def _check_caller(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Refuse requests of web pages, under another host name or with the origin of a page, and those of others for
+        the spans of calls.
+        """
+        name = request.host.rpartition(":")[0] or request.host
+        if name.lower() not in _OWN_NAMES or "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
+            raise web.HTTPForbidden(text="Spans are received from programs of this machine only, not from web pages")
+        token = request.headers.get("Authorization", "").encode("utf-8", "replace")
+        has_token = hmac.compare_digest(token, f"Bearer {self._token}".encode())
+        if request.path in (OPEN, COLLECT, DISCARD) and not has_token:
             raise web.HTTPForbidden
-
-
-async def _check_caller(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Refuse requests of web pages: under another host name, or with the origin of a page."""
-    from aiohttp import web
-
-    name = request.host.rpartition(":")[0] or request.host
-    if name.lower() not in _OWN_NAMES or "Origin" in request.headers or "Sec-Fetch-Site" in request.headers:
-        raise web.HTTPForbidden(text="Spans are received from programs of this machine only, not from web pages")
-    return await handler(request)
+        return await handler(request)
 
 
 def _reply(rejected: int, content_type: str, signal: str) -> bytes:
@@ -186,12 +170,6 @@ def _reply(rejected: int, content_type: str, signal: str) -> bytes:
     # The response for log records has the same fields under the same numbers.
     partial = ExportTracePartialSuccess(rejected_spans=rejected, error_message=why)
     return bytes(ExportTraceServiceResponse(partial_success=partial).SerializeToString())
-
-
-def _port_error(port: int, error: OSError) -> UsageError:
-    message = f"Cannot receive spans at {HOST}:{port}: {error.strerror or error}"
-    hint = f"Pass another port with --trace-port or {PORT_VARIABLE}, and send the spans there"
-    return UsageError(message, hint=hint)
 
 
 def port_of(port: int | None, *, may_be_any: bool) -> int:

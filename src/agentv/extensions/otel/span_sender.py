@@ -8,7 +8,6 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
@@ -24,6 +23,7 @@ from agentv.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExportResult
     from opentelemetry.trace import SpanContext
 
 INSTALL = "pip install 'agentv[otel]'"
@@ -177,12 +177,6 @@ class SpanSender:
         self._lost += lost
 
 
-class FileResult(Enum):
-    """The result of writing spans, named as in OpenTelemetry's SDK."""
-
-    SUCCESS = 0
-
-
 class SpanFile:
     """An exporter of spans to a file, which becomes one document."""
 
@@ -194,14 +188,15 @@ class SpanFile:
         self._stream.write(b'{"resourceSpans":[')
         self._is_first = True
 
-    def export(self, spans: Sequence[ReadableSpan]) -> FileResult:
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Add spans to the document."""
         from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans  # late: an extra
+        from opentelemetry.sdk.trace.export import SpanExportResult
 
         for resource in export_of_message(encode_spans(spans)).get("resourceSpans", ()):
             self._stream.write((b"" if self._is_first else b",\n") + to_json(resource))
             self._is_first = False
-        return FileResult.SUCCESS
+        return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
         """Complete the document. Doing so again has no effect."""

@@ -1,7 +1,6 @@
 """`--otel`: export a run as traces, while it executes or afterwards."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from agentv.errors import AgentvError
 from agentv.extensions.otel.message_parts import CaseInputs
@@ -19,7 +18,8 @@ class TraceExport:
 
     def __init__(self, endpoint: str) -> None:
         self._sender = SpanSender(endpoint, self._describe)
-        self._describe_record = partial(_spans, RunFacts("", None, {}), None)
+        self._facts = RunFacts("", None, {})
+        self._inputs: CaseInputs | None = None
 
     def start(self, manifest: RunManifest, folder: RunFolder) -> None:
         """Take what the spans have in common from a run that is about to start."""
@@ -53,13 +53,8 @@ class TraceExport:
         return self._sender.close()
 
     def _start(self, manifest: RunManifest | None, run_id: str, folder: RunFolder) -> None:
-        facts = facts_of(manifest, run_id, has_content=captures_content())
-        inputs = CaseInputs(folder.cases_path) if facts.has_content else None
-        self._describe_record = partial(_spans, facts, inputs)
+        self._facts = facts_of(manifest, run_id, has_content=captures_content())
+        self._inputs = CaseInputs(folder.cases_path) if self._facts.has_content else None
 
     def _describe(self, record: Result) -> Sequence[SpanRecord]:
-        return self._describe_record(record)
-
-
-def _spans(facts: RunFacts, inputs: CaseInputs | None, record: Result) -> Sequence[SpanRecord]:
-    return spans_of_record(record, facts, None if inputs is None else inputs.find(record))
+        return spans_of_record(record, self._facts, None if self._inputs is None else self._inputs.find(record))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from agentv.comparison.case_table import first_places, number_codes
 from agentv.comparison.scores import GroupedCases, RunScores
 from agentv.errors import UsageError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _CHECKS = 10
 """Held-out checks per run, each with another random part of the cases."""

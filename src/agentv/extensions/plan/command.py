@@ -83,10 +83,8 @@ def print_plan(args: PlanArguments) -> None:
         raise UsageError("plan takes one or two runs", hint="To choose a subset from several runs, add --subset N")
     scores = [RunScores(path, run, target) for run, (path, target) in zip(runs, map(named_run, runs), strict=True)]
     result = plan(scores, options_of(PlanOptions, args))
-    if args.as_json:
-        output.echo_json(result)
-    else:
-        output.echo("\n".join(_lines(result, is_default=result.needs[0].goal == "difference" and not args.differences)))
+    is_default = result.needs[0].goal == "difference" and not args.differences
+    output.echo_result(result, _lines(result, is_default), as_json=args.as_json)
 
 
 def _lines(result: Plan, is_default: bool) -> Iterator[str]:
@@ -186,10 +184,7 @@ def _print_subset(args: PlanArguments, size: int) -> None:
     subset = choose_subset([run for argument in args.runs for run in _variants(argument)], size)
     if args.out is not None:
         write_case_list(args.out, subset.cases)
-    if args.as_json:
-        output.echo_json(subset)
-    else:
-        output.echo("\n".join(_subset_lines(subset, args.out)))
+    output.echo_result(subset, _subset_lines(subset, args.out), as_json=args.as_json)
 
 
 def _variants(argument: str) -> Iterator[RunScores]:

@@ -1,5 +1,6 @@
 """Run the rounds of a choice on cases of their own, and the confirmation on others."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def check_schedule(schedule: Schedule, calls: int | None) -> None:
 
 
 def run_stages(series: RunSeries, options: EvalOptions, schedule: Schedule, units: list[list[CaseName]]) -> Choice:
-    """Run what is not complete yet. Raises SeriesStopped."""
+    """Run what is not complete yet."""
     names, rest = list(options.targets), iter(units)
     scores: dict[str, dict[CaseName, float]] = {}
     stages: list[Stage] = []
@@ -114,9 +115,9 @@ def _evaluate(
         options.for_all_cases(), cases_from=str(case_list), targets=tuple(names), variants=variants
     )
     series.evaluate(stage_name(number), own, title)
-    errors: dict[str, int] = {}
+    errors: Counter[str] = Counter()
     for record in RunStore.open(folder).records(ScoreRecord):
-        errors[record.target] = errors.get(record.target, 0) + (record.status == "error")
+        errors[record.target] += record.status == "error"
     return folder, errors
 
 

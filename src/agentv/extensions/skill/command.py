@@ -35,7 +35,7 @@ class SkillArguments(ArmOptions):
                 3 too many errors   4 budget reached   5 can't tell   130 interrupted
     """
 
-    action = "agentv.extensions.skill.skill_action:measure_skill"
+    action = "agentv.extensions.skill.actions:measure_skill"
     examples = (
         "agentv skill skills/release-notes",
         "agentv skill skills/release-notes --target claude --trials 3",
@@ -70,7 +70,7 @@ class AblateArguments(ArmOptions):
                 3 too many errors   4 budget reached   5 can't tell   130 interrupted
     """
 
-    action = "agentv.extensions.skill.ablate_action:ablate"
+    action = "agentv.extensions.skill.actions:ablate"
     examples = (
         "agentv ablate evals --prompt prompts/system.md",
         "agentv ablate evals --prompt new.md --against old.md --target gpt",

@@ -6,17 +6,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentv.comparison.comparison import Comparison, FailOn
+from agentv.comparison.comparison import Comparison, FailOn, worst_exit_code
 from agentv.comparison.comparison_json import comparison_data
 from agentv.comparison.joined_cases import JoinedCases
 from agentv.comparison.part_comparison import adjusted_p_values
 from agentv.comparison.run_comparison import CompareOptions, compare_joined
 from agentv.comparison.scores import RunScores
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
+from agentv.errors import EXIT_OK, EXIT_UNDECIDED
 from agentv.evaluators.checks.tool_trajectory import loads_skill
 from agentv.extensions.skill.arms import WITH, WITHOUT, Arm
 from agentv.extensions.skill.reach import Loads, Reach, Share, split_by_reach
-from agentv.model.result import Result
 from agentv.runs.store import RunStore
 
 Gate = Literal["regression", "worse", "any-loss", "no-help", "never"]
@@ -77,7 +76,7 @@ class TargetFindings(msgspec.Struct, frozen=True, kw_only=True):
             # An earlier version must not be better; only the arm without is to be beaten.
             on: FailOn = gate if gate != "no-help" else "regression" if label == "previous" else "inconclusive"
             codes.append(comparison.exit_code(on))
-        return worst(codes)
+        return worst_exit_code(codes)
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,13 +90,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
     def exit_code(self, gate: Gate) -> int:
         """Return 1 if a target fails the gate, else 5 if one cannot tell, else 0."""
-        return worst(finding.exit_code(gate) for finding in self.targets)
-
-
-def worst(codes: Iterable[int]) -> int:
-    """Return the exit code of several: a shown failure before one that cannot tell."""
-    code_set = set(codes)
-    return EXIT_FINDINGS if EXIT_FINDINGS in code_set else EXIT_UNDECIDED if EXIT_UNDECIDED in code_set else EXIT_OK
+        return worst_exit_code(finding.exit_code(gate) for finding in self.targets)
 
 
 def find(arms: Iterable[Arm], runs: Mapping[str, Path], skill: str | None, changes: int) -> tuple[TargetFindings, ...]:
@@ -176,15 +169,13 @@ def _answers(run: Path, skill: str | None) -> dict[str, _ArmAnswers]:
             arm = arms.setdefault(record.target, _ArmAnswers())
             case = record.dataset or "", record.eval_id
             before = arm.loads.get(case, Share(0, 0))
-            loaded = skill is not None and _has_loaded(record, skill)
+            calls = (call for message in record.output_messages for call in message.get("tool_calls") or ())
+            loaded = skill is not None and any(
+                loads_skill(str(call.get("tool")), call.get("input"), call.get("output"), skill) for call in calls
+            )
             arm.loads[case] = Share(before.count + loaded, before.total + 1)
             arm.reused += record.carried_from is not None
     return arms
-
-
-def _has_loaded(record: Result, skill: str) -> bool:
-    calls = (call for message in record.output_messages for call in message.get("tool_calls") or ())
-    return any(loads_skill(str(call.get("tool")), call.get("input"), call.get("output"), skill) for call in calls)
 
 
 def _triggers(run: Path) -> dict[str, Triggers]:

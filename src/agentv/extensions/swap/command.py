@@ -10,7 +10,7 @@ from agentv.cli import output
 from agentv.cli.commands.compare import write_page
 from agentv.cli.evaluation_options import SeriesOptions
 from agentv.cli.options import FILE, SHARE, argument, declare, flag, option, options_of, with_help
-from agentv.cli.run_series import RunSeries, SeriesStopped, print_run_plan
+from agentv.cli.run_series import RunSeries, print_result, print_run_plan
 from agentv.comparison.comparison import FailOn
 from agentv.comparison.run_comparison import CompareOptions
 from agentv.comparison.scores import RunScores
@@ -18,7 +18,6 @@ from agentv.engine.run_options import EvalOptions
 from agentv.errors import UsageError
 from agentv.extensions.swap.model_swap import compare_models, swap_data
 from agentv.extensions.swap.swap_text import recommendation, swap_lines, swap_markdown
-from agentv.report.terminal import print_lines
 from agentv.runs.folder import short_path
 
 ANSWERS, NEW_JUDGE = "answers", "new-judge"
@@ -79,16 +78,13 @@ def swap(args: SwapArguments) -> None:
     if args.dry_run:
         print_run_plan(eval_options, args)
         return
-    series = RunSeries.open("swap", ANSWERS, args)
+    bridge = "" if args.new_judge is None else f" --new-judge {shlex.quote(args.new_judge)}"
+    series = RunSeries.open("swap", ANSWERS, args, f"agentv swap{bridge}")
     options = series.options(eval_options, ANSWERS)
-    try:
-        series.evaluate(ANSWERS, options, "Running both models")
-        if args.new_judge is not None:
-            title = "Scoring the same answers with the new judge"
-            series.rescore(NEW_JUDGE, ANSWERS, options, title, judge=args.new_judge, every_evaluator=False)
-    except SeriesStopped as stopped:
-        bridge = "" if args.new_judge is None else f" --new-judge {shlex.quote(args.new_judge)}"
-        series.stop(f"agentv swap{bridge}", stopped)
+    series.evaluate(ANSWERS, options, "Running both models")
+    if args.new_judge is not None:
+        title = "Scoring the same answers with the new judge"
+        series.rescore(NEW_JUDGE, ANSWERS, options, title, judge=args.new_judge, every_evaluator=False)
     _print(args, series, (options.targets[0], options.targets[1]))
 
 
@@ -113,14 +109,12 @@ def _print(args: SwapArguments, series: RunSeries, names: tuple[str, str]) -> No
     code = figures.exit_code(cast("FailOn", args.fail_on))
     if args.html is not None:
         write_page(args.html, f"agentv swap {names[0]} {names[1]}", swap_markdown(figures))
-    if args.as_json:
-        output.echo_json({**swap_data(figures, code, recommendation(figures)), "runs": short_path(series.home)})
-    elif args.as_markdown:
+    if args.as_markdown:
         output.echo_bytes(swap_markdown(figures).encode())
     else:
-        print_lines(
-            [*swap_lines(figures), ("", ""), (f"Runs: {short_path(series.home)}", "")], sys.stdout, sys.stdout.isatty()
-        )
+        runs = short_path(series.home)
+        data = {**swap_data(figures, code, recommendation(figures)), "runs": runs}
+        print_result(args, data, [*swap_lines(figures), ("", ""), (f"Runs: {runs}", "")])
     sys.exit(code)
 
 

@@ -8,17 +8,16 @@ from typing import Any
 import msgspec
 
 from agentv.comparison.behaviour.trajectory import first_divergence
-from agentv.comparison.comparison import Comparison, FailOn
-from agentv.comparison.comparison_json import comparison_data
+from agentv.comparison.comparison import Comparison, FailOn, worst_exit_code
+from agentv.comparison.comparison_json import comparison_data, paired_data
 from agentv.comparison.run_comparison import CompareOptions, compare_runs
 from agentv.comparison.scores import RunScores
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, EXIT_UNDECIDED
 from agentv.model.message import StoredCall, stored_tool_calls
 from agentv.model.result import EvaluatorResult, Result
 from agentv.model.values import cluster_of
 from agentv.runs.store import RunStore
 from agentv.stats.means import Estimate, paired_difference
-from agentv.stats.paired_comparison import Answer, Paired, compare_paired
+from agentv.stats.paired_comparison import Paired, compare_paired
 
 FORMAT_CHECKS = frozenset({"is_json", "json_schema", "field_accuracy"})
 """Types of evaluators that fail if an answer does not have the required format."""
@@ -97,16 +96,13 @@ class SwapFigures(msgspec.Struct, frozen=True, kw_only=True):
     bridge: JudgeBridge | None = None
 
     @property
-    def answers(self) -> tuple[Answer, ...]:
-        """The verdicts about the new model: by the old judge and, if it changes, by the new one."""
-        return (self.comparison.answer, *(() if self.bridge is None else (self.bridge.comparison.answer,)))
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """The comparison by the old judge and, if it changes, by the new one."""
+        return self.comparison, *(() if self.bridge is None else (self.bridge.comparison,))
 
     def exit_code(self, on: FailOn) -> int:
         """Return the exit code of a gate, which every judge must pass."""
-        codes = {
-            side.exit_code(on) for side in (self.comparison, *(() if not self.bridge else (self.bridge.comparison,)))
-        }
-        return next((code for code in (EXIT_FINDINGS, EXIT_UNDECIDED) if code in codes), EXIT_OK)
+        return worst_exit_code(side.exit_code(on) for side in self.comparisons)
 
 
 def compare_models(
@@ -209,12 +205,11 @@ class _Tally:
         case = (result.dataset, result.eval_id, result.prompt)
         if (cluster := cluster_of(result)) is not None:
             self._talks[case] = (result.dataset, f"conversation {cluster}")
-        metrics, is_error = result.execution_metrics, result.status == "error"
-        limit = metrics is not None and metrics.is_cut_off
+        metrics = result.execution_metrics
         properties = {
             "refusals": is_refusal(result),
-            "truncated": limit,
-            "errors": is_error,
+            "truncated": metrics is not None and metrics.is_cut_off,
+            "errors": result.status == "error",
             "format failures": _format_failure(result),
         }
         for name, value in properties.items():
@@ -280,17 +275,13 @@ class _Tally:
 def swap_data(figures: SwapFigures, exit_code: int, recommendation: str) -> dict[str, Any]:
     """Return the figures as JSON."""
     bridge = figures.bridge
-
-    def paired(result: Paired | None) -> dict[str, Any] | None:
-        return None if result is None else {**result._asdict(), "answer": result.answer}
-
     return {
         "old": figures.names[0],
         "new": figures.names[1],
         "recommendation": recommendation,
         "exit_code": exit_code,
         "quality": comparison_data(figures.comparison, exit_code),
-        "rates": [{**msgspec.structs.asdict(change), "paired": paired(change.paired)} for change in figures.rates],
+        "rates": [{**msgspec.structs.asdict(change), "paired": paired_data(change.paired)} for change in figures.rates],
         "tokens": [
             {**msgspec.structs.asdict(change), "difference": change.difference._asdict()} for change in figures.tokens
         ],
@@ -299,9 +290,9 @@ def swap_data(figures: SwapFigures, exit_code: int, recommendation: str) -> dict
         if bridge is None
         else {
             "quality": comparison_data(bridge.comparison, exit_code),
-            "judge_shift": paired(bridge.shift),
-            "judge_shift_old_model": paired(bridge.shifts[0]),
-            "judge_shift_new_model": paired(bridge.shifts[1]),
-            "total": paired(bridge.total),
+            "judge_shift": paired_data(bridge.shift),
+            "judge_shift_old_model": paired_data(bridge.shifts[0]),
+            "judge_shift_new_model": paired_data(bridge.shifts[1]),
+            "total": paired_data(bridge.total),
         },
     }

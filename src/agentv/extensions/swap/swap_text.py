@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from agentv.comparison.comparison import Comparison
-from agentv.comparison.part_comparison import UsageChange
 from agentv.errors import plural
 from agentv.extensions.swap.model_swap import RateChange, SwapFigures, TokenChange
 from agentv.report.comparisons.behaviour_text import regression_lines, regression_markdown
@@ -38,15 +37,11 @@ HEAD = ["", "old (A)", "new (B)", "difference", "95 % interval", "basis"]
 def recommendation(figures: SwapFigures) -> str:
     """Return one sentence: switch, do not switch, or what is missing to decide, and what else changes."""
     name = f"'{one_line(figures.names[1], _LONGEST_NAME)}'"
-    sides = [figures.comparison, *([] if figures.bridge is None else [figures.bridge.comparison])]
-    verdicts = {_verdict(side) for side in sides}
-    if len(verdicts) > 1:
-        by = " and ".join(
-            f"{_verdict(side)} by the {which} judge" for which, side in zip(("old", "new"), sides, strict=True)
-        )
-        start = f"Can't tell yet: {name} is {by}"
+    verdicts = list(map(_verdict, figures.comparisons))
+    if len(set(verdicts)) > 1:
+        start = f"Can't tell yet: {name} is {verdicts[0]} by the old judge and {verdicts[1]} by the new judge"
     else:
-        start = _start(verdicts.pop(), name, figures)
+        start = _start(verdicts[0], name, figures)
     also = [*_worse_rates(figures.rates), *_use(figures.comparison)]
     return f"{start}. {'It ' + '; it '.join(also) + '.' if also else ''}".strip()
 
@@ -99,7 +94,7 @@ def _worse_rates(rates: Sequence[RateChange]) -> Iterator[str]:
 
 def _use(comparison: Comparison) -> Iterator[str]:
     for change, verb in ((comparison.cost, "costs"), (comparison.duration, "takes")):
-        ratio = None if change is None or change.ratio is None else change.ratio
+        ratio = None if change is None else change.ratio
         if ratio is None or ratio.ci95 is None or ratio.ci95[0] <= 1 <= ratio.ci95[1]:
             continue
         if ratio.value >= _NOTABLE or ratio.value <= 1 / _NOTABLE:
@@ -117,14 +112,12 @@ def swap_rows(figures: SwapFigures) -> Iterator[list[str]]:
     yield from _quality("mean score", comparison.paired)
     passes, paired = comparison.pass_rate, comparison.paired
     # With scores of 0 and 1 the pass rate is the mean.
-    if (
-        passes is not None
-        and paired is not None
-        and (passes.mean_before, passes.mean_delta) != (paired.mean_before, paired.mean_delta)
-    ):
+    if passes and paired and (passes.mean_before, passes.mean_delta) != (paired.mean_before, paired.mean_delta):
         yield from _quality("pass rate", passes)
-    if comparison.cost is not None:
-        yield _cost_row("cost per case", comparison.cost)
+    if (cost := comparison.cost) is not None:
+        values = [usd(cost.before), usd(cost.after), _with_sign(cost.difference.value, usd)]
+        bounds = bounds_text(cost.difference.ci95, lambda end: _with_sign(end, usd))
+        yield ["cost per case", *values, bounds, plural(cost.n, "case")]
     if comparison.duration is not None:
         for before, after in comparison.duration.percentiles:
             label = "time, median" if before.share == 0.5 else f"time, p{100 * before.share:.0f}"
@@ -144,12 +137,6 @@ def _quality(name: str, paired: Paired | None) -> Iterator[list[str]]:
     if paired is not None:
         values = [number(paired.mean_before), number(paired.mean_after), signed(paired.mean_delta)]
         yield [name, *values, signed_interval(paired.ci95), plural(paired.n, "case")]
-
-
-def _cost_row(name: str, use: UsageChange) -> list[str]:
-    values = [usd(use.before), usd(use.after), _with_sign(use.difference.value, usd)]
-    bounds = bounds_text(use.difference.ci95, lambda end: _with_sign(end, usd))
-    return [name, *values, bounds, plural(use.n, "case")]
 
 
 def _with_sign(value: float, unsigned: Callable[[float], str]) -> str:

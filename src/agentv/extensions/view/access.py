@@ -46,12 +46,13 @@ class AllowedHosts(NamedTuple):
         name, colon, port_text = host.rpartition(":")
         if not colon or port_text != str(port):
             return False
-        return name.lower() in self.names or (self.any_address and _is_address(name))
+        return name.lower() in self.names or (self.any_address and is_address(name.removeprefix("[").removesuffix("]")))
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """Return whether a name is an IP address."""
     try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container
 from threading import Lock
 
-from agentv.extensions.view.appended_records import AppendedRecords, HeldRecords, lines_of
+from agentv.extensions.view.appended_records import new_records
 from agentv.model.result import Result
 from agentv.report.row_blocks import RowRecord
 from agentv.runs.record import field_decoder
@@ -29,12 +29,7 @@ class AnswerRows:
 
     def __init__(self, run: RunStore, rank: Callable[[str, str, str], int]) -> None:
         self._rank = rank
-        lines = lines_of(run)
-        self._source: AppendedRecords[AnswerRecord | Result] | HeldRecords = (
-            HeldRecords(run)
-            if lines is None
-            else AppendedRecords(lines, field_decoder(AnswerRecord, run.name), checks_jobs=False)
-        )
+        self._source = new_records(run, field_decoder(AnswerRecord, run.name), checks_jobs=False)
         self._lock = Lock()
         self._ranks = array("Q")
         self._ordered = array("Q")

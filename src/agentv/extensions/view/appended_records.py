@@ -161,6 +161,14 @@ class HeldRecords:
         return RecordBatch(array("q", [offset for offset, _ in entries]), [record for _, record in entries])
 
 
+def new_records(
+    run: RunStore, decode: Callable[[bytes], Record], *, checks_jobs: bool = True
+) -> AppendedRecords[Record] | HeldRecords:
+    """Return a reader of the records of a run, whatever kind of file has them."""
+    lines = lines_of(run)
+    return HeldRecords(run) if lines is None else AppendedRecords(lines, decode, checks_jobs=checks_jobs)
+
+
 def lines_of(run: RunStore) -> Path | None:
     """Return the file of records, which a new run does not have yet; None if it does not consist of lines."""
     if run.file is None:

@@ -38,5 +38,5 @@ ROUTES = (
     Route("GET", "/api/compare", "analysis.comparison_data:compare"),
     Route("GET", "/api/compare/rows", "analysis.comparison_data:rows"),
     Route("GET", "/api/compare/case", "analysis.comparison_data:case"),
-    Route("GET", "/api/trend", "analysis.trend_data:trend"),
+    Route("GET", "/api/trend", "run_data:trend"),
 )

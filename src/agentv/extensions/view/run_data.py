@@ -1,4 +1,4 @@
-"""Handlers for the list of runs, for the head, rows, records and cases of one run, and for its labels."""
+"""Handlers for the list of runs and their trends, for the head, rows, records and cases of one run, and its labels."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,6 +26,19 @@ async def runs(request: web.Request) -> web.Response:
         "runs": [{**run.data, **state.progress(run)} for run in state.runs.runs()],
     }
     return json_response(data)
+
+
+async def trend(request: web.Request) -> web.Response:
+    """Return the series of the datasets and the target that the request names; the same figures as `runs trend`."""
+    state = request.app[STATE]
+    datasets = tuple(sorted(request.query.getall("dataset", [])))
+    target = request.query.get("target", "")
+
+    def series() -> dict[str, Any] | None:
+        state.runs.refresh()
+        return state.trends.series(state.runs.runs(), datasets, target)
+
+    return json_response({"series": await asyncio.to_thread(series)})
 
 
 async def head(request: web.Request) -> web.Response:

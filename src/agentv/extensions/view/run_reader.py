@@ -7,9 +7,8 @@ from pathlib import Path
 from threading import Condition, Event, Thread
 
 from agentv.errors import AgentvError
-from agentv.extensions.view.appended_records import AppendedRecords, HeldRecords, file_stamp, lines_of
+from agentv.extensions.view.appended_records import file_stamp, new_records
 from agentv.extensions.view.row_store import RowStore
-from agentv.model.result import Result
 from agentv.report.row_blocks import RowRecord
 from agentv.runs.folder_lock import may_be_locked
 from agentv.runs.record import field_decoder
@@ -125,10 +124,7 @@ class RunReader:
 
     def _open(self) -> None:
         run = self._store()
-        lines = lines_of(run)
-        self._rows_source: AppendedRecords[RowRecord | Result] | HeldRecords = (
-            HeldRecords(run) if lines is None else AppendedRecords(lines, field_decoder(RowRecord, run.name))
-        )
+        self._rows_source = new_records(run, field_decoder(RowRecord, run.name))
         self._start_figures(run)
         self._stored = stored_figures(run)
         self.figures = self._stored or self._builder.build()
@@ -168,10 +164,7 @@ class RunReader:
 
     def _start_figures(self, run: RunStore, *, by_case: bool | None = None) -> None:
         self._builder = FigureBuilder(run, by_case=by_case)
-        lines = lines_of(run)
-        self._figures_source: AppendedRecords[Result] | HeldRecords = (
-            HeldRecords(run) if lines is None else AppendedRecords(lines, run.decode, checks_jobs=False)
-        )
+        self._figures_source = new_records(run, run.decode, checks_jobs=False)
         self._published = time.monotonic()
 
     def _read_figures(self) -> bool:

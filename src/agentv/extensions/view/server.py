@@ -19,12 +19,21 @@ from aiohttp import web
 from agentv.cli import output
 from agentv.engine.named_runs import existing_run, run_name, run_path
 from agentv.errors import EXIT_OK, AgentvError, UsageError, plural
-from agentv.extensions.view.access import HEADERS, LOOPBACK, MOST_BODY_BYTES, Access, AllowedHosts, Handler, add_headers
+from agentv.extensions.view.access import (
+    HEADERS,
+    LOOPBACK,
+    MOST_BODY_BYTES,
+    Access,
+    AllowedHosts,
+    Handler,
+    add_headers,
+    is_address,
+)
 from agentv.extensions.view.command import ViewArguments
 from agentv.extensions.view.live import add_feed
 from agentv.extensions.view.routes import ROUTES
 from agentv.extensions.view.run_list import RunList, places_of
-from agentv.extensions.view.state import STATE, ViewOptions, ViewState, error_response
+from agentv.extensions.view.state import STATE, ViewState, error_response
 from agentv.registry import service
 from agentv.settings.project import project_root
 from agentv.support.web_listener import listen
@@ -42,18 +51,12 @@ class Address(msgspec.Struct, frozen=True):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or (is_address(self.host) and ipaddress.ip_address(self.host).is_loopback)
 
     @property
     def is_any(self) -> bool:
         """Whether the server listens on all addresses of this machine."""
-        try:
-            return ipaddress.ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
+        return is_address(self.host) and ipaddress.ip_address(self.host).is_unspecified
 
     @property
     def shown_host(self) -> str:
@@ -158,7 +161,7 @@ def view(args: ViewArguments) -> None:
     label_file = args.label_file
     labels = None if label_file is None else service("page-labels", "--label")(label_file, args.labeller)
     title = os.path.basename(os.path.realpath(paths[0] if len(paths) == 1 else root))
-    state = ViewState(runs, ViewOptions(title=title, labels=labels))
+    state = ViewState(runs, title=title, labels=labels)
     if not args.host.strip():
         raise UsageError("--host needs an address or a name", hint="Leave it out to serve this machine only")
     address = Address(args.host, args.port)

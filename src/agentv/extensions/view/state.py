@@ -18,20 +18,16 @@ from agentv.report.services import PageLabels
 _MOST_OPEN = 8
 
 
-class ViewOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `agentv view`: the title of the page, and the labels, if answers are labelled."""
-
-    title: str
-    labels: PageLabels | None = None
-
-
 class ViewState:
-    """What handlers share. Only the thread of the server may call `served_run`."""
+    """What handlers share. Only the thread of the server may call `served_run`.
 
-    def __init__(self, runs: RunList, options: ViewOptions) -> None:
+    `title` is that of the page; `labels` is set if answers are labelled.
+    """
+
+    def __init__(self, runs: RunList, *, title: str, labels: PageLabels | None = None) -> None:
         self.runs = runs
-        self.title = options.title
-        self.labels = options.labels
+        self.title = title
+        self.labels = labels
         self.comparisons: OrderedDict[str, Any] = OrderedDict()
         """The latest comparisons, which `comparison_data` keeps."""
         self.trends = TrendCache()

@@ -1,20 +1,18 @@
 """Pages of comparisons, each one file: the view of `agentv view` with the cases that changed, or a Markdown report."""
 
-import base64
-import hashlib
 from collections.abc import Iterable
 from html import escape
 from typing import Any, BinaryIO
 
 import msgspec
 
+from agentv.comparison.behaviour.case_pairs import CasePairs
 from agentv.comparison.comparison import Comparison, Matrix
 from agentv.comparison.joined_cases import JoinedCases
-from agentv.comparison.scores import RunScores
 from agentv.errors import plural
 from agentv.report.comparisons.comparison_view import ROWS_A_BLOCK, ComparedRuns, matrix_head
 from agentv.report.figures import one_line
-from agentv.report.page_bundle import BlockPile, joined, page_beginning, page_end, page_file, write_block
+from agentv.report.page_bundle import BlockPile, hash_of, joined, page_beginning, page_end, page_file, write_block
 
 MOST_LISTED = 200_000
 """Cases in the list of a file."""
@@ -67,11 +65,10 @@ def _write_pairs(compared: ComparedRuns, row_count: int, stream: BinaryIO) -> in
     pile = BlockPile(stream, "pairs")
     size = 0
     most = min(row_count, MOST_OPENED)
-    cases = _StoredCases(compared, most)
     runs = [side.run.run for side in compared.pairs.sides]
     with runs[0], runs[1]:
-        for row in range(most):
-            item = _encode({**compared.case(row), "case": cases.of(row)})
+        for row, case in enumerate(_stored_cases(compared.pairs, most)):
+            item = _encode({**compared.case(row), "case": case})
             size += len(item)
             if size > MOST_BYTES and row:
                 break
@@ -80,30 +77,23 @@ def _write_pairs(compared: ComparedRuns, row_count: int, stream: BinaryIO) -> in
     return pile.count
 
 
-class _StoredCases:
-    """The inputs and references of some cases, from the run that has them; B if both do."""
-
-    def __init__(self, compared: ComparedRuns, most: int) -> None:
-        self._pairs = compared.pairs
-        self._found: dict[tuple[str, str], dict[str, Any]] = {}
-        keys = {self._key(row) for row in range(most)}
-        for side in reversed(compared.pairs.sides):
-            self._read(side.run, keys)
-
-    def of(self, row: int) -> dict[str, Any] | None:
-        return self._found.get(self._key(row))
-
-    def _key(self, row: int) -> tuple[str, str]:
-        place = 1 if self._pairs.rows[row, 1] >= 0 else 0
-        side = self._pairs.sides[place]
-        case = int(side.first[self._pairs.rows[row, place]])
-        return list(side.run.path_names)[side.run.paths[case]], side.run.cases.id(case)
-
-    def _read(self, run: RunScores, keys: set[tuple[str, str]]) -> None:
-        for case in run.run.cases():
+def _stored_cases(pairs: CasePairs, count: int) -> list[dict[str, Any] | None]:
+    """Return the inputs and references of the first cases, from the run that has them; B if both do."""
+    keys = [_case_key(pairs, row) for row in range(count)]
+    stored: dict[tuple[str, str], dict[str, Any] | None] = dict.fromkeys(keys)
+    for side in reversed(pairs.sides):
+        for case in side.run.run.cases():
             key = case.dataset_path, case.id
-            if key in keys and key not in self._found:
-                self._found[key] = {name: value for name, value in case.fields.items() if name in _CASE_FIELDS}
+            if stored.get(key, ...) is None:
+                stored[key] = {name: value for name, value in case.fields.items() if name in _CASE_FIELDS}
+    return [stored[key] for key in keys]
+
+
+def _case_key(pairs: CasePairs, row: int) -> tuple[str, str]:
+    place = 1 if pairs.rows[row, 1] >= 0 else 0
+    side = pairs.sides[place]
+    case = int(side.first[pairs.rows[row, place]])
+    return list(side.run.path_names)[side.run.paths[case]], side.run.cases.id(case)
 
 
 _STYLE = """
@@ -116,18 +106,17 @@ code { font-size: 0.92em; overflow-wrap: anywhere; }
 blockquote { margin: 0.5rem 0; padding: 0.2rem 0.8rem; border-left: 4px solid #c90; }
 h3 { font-size: 1.5rem; }
 """
-_POLICY = "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'"
+_POLICY = "default-src 'none'; style-src '{hash}'; base-uri 'none'; form-action 'none'"
 
 
 def markdown_page(title: str, text: str) -> str:
     """Return a page with a report, whose user text is escaped for Markdown. The policy of the page blocks scripts."""
     from markdown_it import MarkdownIt  # late: only `--html` needs it
 
-    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     body = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(hash=digest)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(hash=hash_of(_STYLE))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(one_line(title, 120))}</title>\n<style>{_STYLE}</style>\n</head>\n"
         f"<body>\n{body}</body>\n</html>\n"

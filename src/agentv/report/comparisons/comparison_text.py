@@ -65,13 +65,10 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     if paired is not None:
         lines.append((f"Method: {method(paired)}", "dim"))
     lines += [("", ""), *change_lines(comparison)]
-    for title, parts in tables(comparison):
-        if parts:
-            lines += [("", ""), (title, "bold"), *table_lines(part_rows(parts[:_PARTS]))]
-            if len(parts) > _PARTS:
-                lines.append((f"and {len(parts) - _PARTS} more; use --json for all", "dim"))
-    if uses := list(use_rows(comparison)):
-        lines += [("", ""), ("Cost and time per case", "bold"), *table_lines([USE_HEAD, *uses])]
+    for title, (head, *rows) in tables(comparison):
+        lines += [("", ""), (title, "bold"), *table_lines([head, *rows[:_PARTS]])]
+        if len(rows) > _PARTS:
+            lines.append((f"and {len(rows) - _PARTS} more; use --json for all", "dim"))
     if comparison.regressions is not None:
         lines += [("", ""), *regression_lines(comparison.regressions)]
     if comparison.changes:
@@ -81,23 +78,19 @@ def comparison_lines(comparison: Comparison) -> list[Line]:
     return lines
 
 
-def tables(comparison: Comparison) -> Iterator[tuple[str, Sequence[PartComparison]]]:
-    """Yield the title and rows of each table of parts."""
+def tables(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield the title and the rows of each table of parts, and of that of cost and time, header first."""
     passes, paired = comparison.pass_rate, comparison.paired
+    parts = {"Datasets": comparison.datasets, "Evaluators": comparison.evaluators, "Tags": comparison.tags}
     # With scores of 0 and 1 the pass rate is the mean.
-    if (
-        passes is not None
-        and paired is not None
-        and (passes.ci95, passes.mean_delta) != (paired.ci95, paired.mean_delta)
-    ):
-        yield f"Pass rate{_ALONE})", (PartComparison(name="pass rate", paired=passes, p_adjusted=None),)
-    for title, parts in (
-        ("Datasets", comparison.datasets),
-        ("Evaluators", comparison.evaluators),
-        ("Tags", comparison.tags),
-    ):
-        hint = "; p is adjusted for the number of rows)" if len(parts) > 1 else ")"
-        yield f"{title}{_ALONE}{hint}", parts
+    if passes and paired and (passes.ci95, passes.mean_delta) != (paired.ci95, paired.mean_delta):
+        parts = {"Pass rate": (PartComparison(name="pass rate", paired=passes, p_adjusted=None),), **parts}
+    for title, members in parts.items():
+        hint = "; p is adjusted for the number of rows)" if len(members) > 1 else ")"
+        if members:
+            yield f"{title}{_ALONE}{hint}", _part_rows(members)
+    if uses := list(use_rows(comparison)):
+        yield "Cost and time per case", [USE_HEAD, *uses]
 
 
 def outcomes(comparison: Comparison) -> str:
@@ -135,7 +128,7 @@ def weighted_text(comparison: Comparison) -> Iterator[str]:
         yield f"Datasets weighted ({weights}): difference {signed(difference.mean_delta)} ({interval})"
 
 
-def part_rows(parts: Sequence[PartComparison]) -> list[list[str]]:
+def _part_rows(parts: Sequence[PartComparison]) -> list[list[str]]:
     """Return a table of datasets, evaluators or tags, header first."""
     is_pooled = any(part.pooled is not None for part in parts)
     tested = "adjusted p" if len(parts) > 1 else "p"
@@ -215,20 +208,20 @@ def matrix_lines(matrix: Matrix) -> list[Line]:
     lines += note_lines(matrix_notes(matrix))
     lines += [("", ""), *table_lines(side_rows(matrix.sides))]
     lines += [("", ""), (matrix_basis(matrix), "")]
-    lines += [("", ""), (differences_title(matrix), "bold")]
-    lines += table_lines(matrix_rows(matrix))
-    if matrix.ranking:
-        lines += [("", ""), ("Ranking by mean", "bold"), *table_lines(ranking_rows(matrix))]
+    for title, rows in matrix_tables(matrix):
+        lines += [("", ""), (title, "bold"), *table_lines(rows)]
     if matrix.frontier:
         lines += [("", ""), (TITLE, "bold"), *table_lines(frontier_rows(matrix.frontier))]
         lines.append((frontier_sentence(matrix.frontier), ""))
     return [*lines, ("", ""), *change_lines(matrix)]
 
 
-def differences_title(matrix: Matrix) -> str:
-    """Return the title of the table of differences, with the comparisons that p-values are adjusted for."""
+def matrix_tables(matrix: Matrix) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield the title and the rows of the differences, with the adjustment of p-values, and of the ranking."""
     which = "all pairs" if matrix.all_pairs else "the comparisons with A; --all-pairs tests the others"
-    return f"Differences: column − row (* p < 0.05, Holm-adjusted over {which})"
+    yield f"Differences: column − row (* p < 0.05, Holm-adjusted over {which})", _matrix_rows(matrix)
+    if matrix.ranking:
+        yield "Ranking by mean", _ranking_rows(matrix)
 
 
 def matrix_sentence(matrix: Matrix) -> str:
@@ -276,7 +269,7 @@ def matrix_basis(matrix: Matrix) -> str:
     return cases + (f"; not included: {missing}" if missing else "")
 
 
-def matrix_rows(matrix: Matrix) -> list[list[str]]:
+def _matrix_rows(matrix: Matrix) -> list[list[str]]:
     """Return a table of the differences between all pairs of runs, header first."""
     names = [letter(index) for index in range(len(matrix.sides))]
     rows = [[name, *(_difference(matrix, i, j) for j in range(len(names)))] for i, name in enumerate(names)]
@@ -289,7 +282,7 @@ def _difference(matrix: Matrix, i: int, j: int) -> str:
     return signed(paired.mean_delta if i < j else -paired.mean_delta) + ("*" if _shown(matrix, i, j) else "")
 
 
-def ranking_rows(matrix: Matrix) -> list[list[str]]:
+def _ranking_rows(matrix: Matrix) -> list[list[str]]:
     """Return the ranking with the places that the differences leave open, header first."""
     rows = [["place", "", "run", "mean"]]
     for side, mean, (best, worst) in matrix.ranking:
@@ -329,11 +322,8 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
     if paired is not None:
         yield from ("", f"<sub>Method: {method(paired)}</sub>", "")
     yield from change_markdown(comparison)
-    for title, parts in tables(comparison):
-        if parts:
-            yield from (f"#### {title}", "", *_markdown_table(part_rows(parts[:_PARTS])), "")
-    if uses := list(use_rows(comparison)):
-        yield from ("#### Cost and time per case", "", *_markdown_table([USE_HEAD, *uses]), "")
+    for title, rows in tables(comparison):
+        yield from (f"#### {title}", "", *_markdown_table(rows[: _PARTS + 1]), "")
     if comparison.regressions is not None:
         yield from regression_markdown(comparison.regressions)
     if comparison.changes:
@@ -347,10 +337,8 @@ def _matrix(matrix: Matrix) -> Iterator[str]:
     for note in matrix_notes(matrix):
         yield from (f"> {markdown(note, 500)}", "")
     yield from (*_markdown_table(side_rows(matrix.sides), (1, 2)), "", matrix_basis(matrix), "")
-    yield from (f"#### {differences_title(matrix)}", "")
-    yield from (*_markdown_table(matrix_rows(matrix)), "")
-    if matrix.ranking:
-        yield from ("#### Ranking by mean", "", *_markdown_table(ranking_rows(matrix), (2,)), "")
+    for (title, rows), names in zip(matrix_tables(matrix), ((0,), (2,)), strict=False):
+        yield from (f"#### {title}", "", *_markdown_table(rows, names), "")
     if matrix.frontier:
         yield from (f"#### {TITLE}", "", *_markdown_table(frontier_rows(matrix.frontier)), "")
         yield from (frontier_sentence(matrix.frontier), "")

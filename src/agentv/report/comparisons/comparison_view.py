@@ -16,18 +16,13 @@ from agentv.comparison.joined_cases import JoinedCases
 from agentv.report.comparisons.behaviour_text import divergence_lines, divergence_text, regression_title
 from agentv.report.comparisons.change_text import change_data, no_verdict_lines
 from agentv.report.comparisons.comparison_text import (
-    USE_HEAD,
-    differences_title,
     left_out,
     matrix_basis,
-    matrix_rows,
     matrix_sentence,
+    matrix_tables,
     outcomes,
-    part_rows,
-    ranking_rows,
     side_rows,
     tables,
-    use_rows,
 )
 from agentv.report.comparisons.frontier_text import frontier_data, letters
 from agentv.report.comparisons.verdict_text import margin_sentence, matrix_notes, method, notes, verdict
@@ -94,8 +89,7 @@ def _comparison_head(comparison: Comparison, exit_code: int) -> dict[str, Any]:
         "left_out": list(left_out(comparison)),
         "method": methods,
         "runs": _table("Runs", side_rows(comparison.sides)),
-        "tables": [_table(title, part_rows(parts)) for title, parts in tables(comparison) if parts]
-        + ([_table("Cost and time per case", [USE_HEAD, *uses])] if (uses := list(use_rows(comparison))) else []),
+        "tables": [_table(title, rows) for title, rows in tables(comparison)],
         "what_changed": change_data(comparison),
         "regressions": None if comparison.regressions is None else _regressions(comparison.regressions),
         "data": data,
@@ -104,14 +98,12 @@ def _comparison_head(comparison: Comparison, exit_code: int) -> dict[str, Any]:
 
 def matrix_head(matrix: Matrix, exit_code: int) -> dict[str, Any]:
     """Return the page of three or more runs, which is a list of tables."""
-    differences = _table(differences_title(matrix), matrix_rows(matrix))
-    ranking = [_table("Ranking by mean", ranking_rows(matrix))] if matrix.ranking else []
     return {
         "kind": "matrix",
         "verdict": _verdict(matrix, matrix_sentence(matrix)),
         "notes": list(matrix_notes(matrix)),
         "basis": matrix_basis(matrix),
-        "tables": [_table("Runs", side_rows(matrix.sides)), differences, *ranking],
+        "tables": [_table(title, rows) for title, rows in (("Runs", side_rows(matrix.sides)), *matrix_tables(matrix))],
         "frontier": frontier_data(matrix.frontier, letters(matrix.frontier)),
         "what_changed": change_data(matrix),
         "data": matrix_data(matrix, exit_code),

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentv.errors import AgentvError
-from agentv.report.figures import letter, number, one_line, usd
+from agentv.report.figures import bounds_text, letter, number, one_line, usd
 from agentv.report.terminal import Line, table_lines
 from agentv.runs.run_figures import Figures
 from agentv.runs.store import RunStore
-from agentv.stats.distributions import Interval
 
 if TYPE_CHECKING:
     from agentv.comparison.frontier import CostPoint  # its module imports numpy
@@ -41,18 +40,12 @@ def frontier_sentence(points: Sequence[CostPoint], names: Sequence[str] | None =
 def frontier_rows(points: Sequence[CostPoint], names: Sequence[str] | None = None) -> list[list[str]]:
     """Return the table, header first."""
     names = names or letters(points)
-    rows = [
-        [
-            names[place],
-            number(point.mean),
-            usd(point.cost),
-            usd(point.cost_per_pass),
-            "none passed" if point.cost_per_pass is None else _bounds(point.cost_per_pass_ci95),
-            _status(point, names),
-        ]
-        for place, point in enumerate(points)
-    ]
-    return [HEAD, *rows]
+    rows = [HEAD]
+    for name, point in zip(names, points, strict=True):
+        bounds = bounds_text(point.cost_per_pass_ci95, usd, "unbounded")
+        figures = number(point.mean), usd(point.cost), usd(point.cost_per_pass)
+        rows.append([name, *figures, "none passed" if point.cost_per_pass is None else bounds, _status(point, names)])
+    return rows
 
 
 def frontier_data(points: Sequence[CostPoint], names: Sequence[str]) -> dict[str, Any] | None:
@@ -104,7 +97,3 @@ def _status(point: CostPoint, names: Sequence[str]) -> str:
     if point.dominated_by is None:
         return "on it"
     return f"dominated by {names[point.dominated_by]}" + ("" if point.is_shown else " (not shown)")
-
-
-def _bounds(bounds: Interval | None) -> str:
-    return "unbounded" if bounds is None else f"{usd(bounds[0])} to {usd(bounds[1])}"

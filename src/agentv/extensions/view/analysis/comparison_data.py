@@ -84,7 +84,7 @@ class _Comparison:
     def _compute(self, runs: list[NamedRun], options: CompareOptions) -> dict[str, Any]:
         loaded = self._read(runs)
         if len(loaded) > 2:
-            matrix = compare_many(loaded, allow_changed_measure=options.allow_changed_measure)
+            matrix = compare_many(loaded, CompareOptions(allow_changed_measure=options.allow_changed_measure))
             return matrix_head(matrix, matrix.exit_code("regression"))
         joined = JoinedCases(loaded[0], loaded[1])
         comparison = compare_joined(joined, options)
