@@ -259,3 +259,32 @@ def test_providers_of_agentv_that_are_written_out_are_targets(folder, command):
     outcome = command("eval", "s.yaml", "--out", "out")
     assert "Passed 100 %" in outcome.stdout and "fixed" in outcome.stdout, outcome.stderr
     assert json.loads((folder.path / "out/results.jsonl").read_text())["eval_id"] == "one"
+
+
+def test_variables_are_inserted_wherever_a_test_names_them(folder, command):
+    test = {
+        "id": "greet-{{ name }}",
+        "vars": {
+            "name": "Bo",
+            "input": [{"role": "user", "content": "Greet {{ vars.name }}, {{ nosuch }}"}],
+            "expected": {"answer": "Hi {{ name }}", "fields": {"to": "Bo"}},
+        },
+        "expected_output": "{{ vars.expected.fields }}",
+        "assert": [{"type": "contains", "value": "{{ vars.expected.answer }}"}, "Greets {{ vars.name }}"],
+    }
+    (case,) = cases(folder, command, prompts=["{{ vars.input }}"], tests=[test])
+    assert (case["id"], case["input"][0]["content"]) == ("greet-Bo", "Greet Bo, {{ nosuch }}")
+    assert case["expected_output"][0]["content"] == {"to": "Bo"}
+    assert [check.get("value") or check["rubrics"] for check in case["evaluators"]] == ["Hi Bo", ["Greets Bo"]]
+    outcome = command("cases", "suite.eval.yaml", "--strict")
+    assert outcome.code == 2 and "'{{ nosuch }}' is not in 'vars'" in outcome.stderr
+
+
+def test_a_case_without_a_prompt_has_its_input_in_its_variables(folder, command):
+    row = {"id": "a", "vars": {"input": "Hi {{ name }}", "name": "Bo", "expected_output": "Yes"}, "assert": ["Greets"]}
+    folder.write("rows.jsonl", json.dumps(row) + "\n")
+    folder.write("s.yaml", {"target": "default", "tests": "./rows.jsonl"})
+    outcome = command("cases", "s.yaml")
+    assert outcome.code == 0, outcome.stderr
+    (case,) = outcome.printed
+    assert (case["input"][0]["content"], case["expected_output"][0]["content"]) == ("Hi Bo", "Yes")

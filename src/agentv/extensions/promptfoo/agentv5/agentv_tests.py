@@ -11,17 +11,16 @@ from agentv.datasets.case.shorthand import is_message
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
-from agentv.datasets.variables import replace_texts
-from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
+from agentv.datasets.variables import inserter, replace_texts
+from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, document_at, is_typescript
-from agentv.extensions.promptfoo.config_templates import rendered_strictly
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
-from agentv.model.diagnostics import KeyPath
+from agentv.model.diagnostics import KeyPath, Problems
 from agentv.registry import service
 from agentv.settings.project import project_root
 from agentv.trust.env_file import load_environment
@@ -45,7 +44,8 @@ _OWN_KINDS = frozenset(
         *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "vscode"),
     }
 )
-_WHOLE = re.compile(r"\{\{-?\s*(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
+_WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
+_PART = re.compile(r"\{\{\s*[\w.]+\s*\}\}")
 _ENV_DEFAULT = re.compile(r"""\{\{\s*env\.(\w+)\s*\|\s*default\(\s*(['"])(.*?)\2\s*(?:,\s*true\s*)?\)\s*\}\}""")
 _ENV_LEFT = re.compile(r"\{\{-?\s*env\b[^}]*\}\}")
 
@@ -174,10 +174,21 @@ def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[
     variables = with_files(object_at(test, "vars"), suite.files)
     lists = {key: value for key, value in variables.items() if _is_texts(value)}
     for values, told_apart in combinations(lists):
-        row = _row(suite, test, resolved({**variables, **values}), lose)
+        row = _row(suite, test, _resolved({**variables, **values}, lose), lose)
         if told_apart and "id" in row:
             row["id"] = f"{row['id']} [{told_apart}]"
         yield row
+
+
+def _resolved(variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    """Return variables with others inserted where their texts name them, in messages too."""
+    variables = resolved(variables)
+    problems = Problems()
+    insert = inserter({"vars": variables, **variables}, problems)
+    inserted: dict[str, Any] = replace_texts(variables, insert)
+    for problem in problems:
+        lose(problem.message)
+    return inserted
 
 
 def _is_texts(value: Any) -> bool:
@@ -191,16 +202,16 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
     skips = object_at(test, "execution").get("skip_defaults") is True
     assertions = [*listed(test.get("assert")), *([] if skips else suite.shared_assertions)]
     row: dict[str, Any] = {
-        **({} if is_blank(id) else {"id": id}),
+        **({} if is_blank(id) else {"id": with_variables(id, variables)}),
         **{key: test[key] for key in _KEPT if not is_blank(test.get(key))},
         "input": _input(suite, test, variables),
         "execution": _own_execution(suite, test, lose),
     }
     expected = first_of(test, "expected_output") or variables.get("expected_output")
     if not is_blank(expected):
-        row["expected_output"] = expected
+        row["expected_output"] = _values(expected, variables)
     if not is_blank(test.get("criteria")):
-        row["criteria"] = rendered_strictly(test["criteria"], variables)
+        row["criteria"] = with_variables(test["criteria"], variables)
     if assertions:
         row["evaluators"] = evaluators_of(assertions, grading, transform)
         if not row["evaluators"]:
@@ -212,13 +223,25 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
     return placed_row({**row, **_details(suite, test, grading)}, test, {"evaluators": "assert"})
 
 
+def _values(value: Any, variables: dict[str, Any]) -> Any:
+    """Return a value with variables inserted; a text that is only a variable, or a part of one, becomes its value."""
+    insert = inserter({"vars": variables, **variables}, Problems())
+
+    def replace(text: str, path: KeyPath) -> Any:
+        whole = _PART.fullmatch(text.strip())
+        value = None if whole is None else insert(whole[0], path)
+        return with_variables(text, variables) if whole is None or value == whole[0] else value
+
+    return replace_texts(value, replace)
+
+
 def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict[str, Any]:
     details: dict[str, Any] = {}
     for key in test.keys() - _TEST_KEYS:
         if not is_blank(test[key]):
             grading.lose(f"'{key}' of a test")
     if not is_blank(test.get("description")):
-        details["description"] = text_of(rendered_strictly(test["description"], grading.variables))
+        details["description"] = text_of(with_variables(test["description"], grading.variables))
     if not is_blank(test.get("metadata")):
         details["metadata"] = test["metadata"]
     environment = first_of(test, "environment") or suite.data.get("environment")
@@ -234,7 +257,7 @@ def _turn(turn: Any, grading: Grading) -> Any:
         return turn
     fields = {key: value for key, value in turn.items() if key not in ("assert", "assertions")}
     assertions = first_of(turn, "assert", "assertions")
-    texts = rendered_strictly(fields, grading.variables)
+    texts = with_variables(fields, grading.variables)
     row = {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
     return placed_row(row, turn, {"evaluators": "assert" if "assert" in turn else "assertions"})
 
@@ -242,7 +265,7 @@ def _turn(turn: Any, grading: Grading) -> Any:
 def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) -> Any:
     """Return the input of a case: its own, the variable that is the prompt, or variables for the prompts."""
     if not is_blank(test.get("input")):
-        return rendered_strictly(test["input"], variables)
+        return with_variables(test["input"], variables)
     name = suite.whole_variable or (None if suite.prompts else "input")
     if name is None:
         used = frozenset(variable for prompt in suite.prompts for variable in prompt.names)
