@@ -37,12 +37,13 @@ def test_providers_are_targets(folder, command, is_list):
     assert rows["mini"]["model"] == "gpt-5-mini" and "${{ MY_KEY }}" in rows["judge"]["problem"]
 
 
-@pytest.mark.parametrize("is_file", [True, False])
-def test_a_configuration_has_providers_defaults_and_an_overlay(folder, command, is_file):
+@pytest.mark.parametrize("place", ["list", "reference", "file"])
+def test_a_configuration_has_providers_defaults_and_an_overlay(folder, command, place):
     providers = [{"id": "mock", "label": name, "config": {"response": "hello"}} for name in ("one", "two", "judge-5")]
-    folder.write(".agentv/list.yaml", json.dumps(providers))
+    folder.write(".agentv/providers.yaml" if place == "file" else ".agentv/list.yaml", json.dumps(providers))
     base = {"defaults": {"provider": "one", "grader": "judge-5"}, "execution": {"max_concurrency": 3}}
-    folder.write(".agentv/config.yaml", {"providers": "file://list.yaml" if is_file else providers, **base})
+    own = {"list": {"providers": providers}, "reference": {"providers": "file://list.yaml"}, "file": {}}
+    folder.write(".agentv/config.yaml", {**own[place], **base})
     folder.write(".agentv/config.local.yaml", {"defaults": {"provider": "two"}})
     folder.write("s.yaml", {"prompts": ["{{ input }}"], "tests": [{**TEST, "assert": [*TEST["assert"], "Is kind"]}]})
     assert command("validate", ".").code == 0

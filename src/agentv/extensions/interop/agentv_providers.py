@@ -51,13 +51,24 @@ def _merged(base: Any, overlay: Any) -> Any:
 
 
 def targets_of_providers(data: Any, path: str) -> Any:
-    """Return the data of a targets file for providers of a list or a configuration, or for targets with providers."""
-    if isinstance(data, Map) and os.path.basename(path) == _CONFIG:
-        data = _with_overlay(data, path)
-        grader = object_at(data, "defaults").get("grader")
-        if isinstance(name := data.get("providers"), str):
-            data = parse_settings_file(os.path.join(os.path.dirname(path), name.removeprefix("file://")))
-        return _with_judge(targets_of_providers(data, ""), grader)
+    """Return the data of a targets file for providers of a list or a configuration, or for targets with providers.
+
+    A configuration in the same folder names their judge.
+    """
+    if not path:
+        return _targets(data)
+    folder, name = os.path.split(path)
+    config_path = os.path.join(folder, _CONFIG)
+    config = data if name == _CONFIG else parse_settings_file(config_path) if os.path.isfile(config_path) else None
+    config = _with_overlay(config, config_path) if isinstance(config, Map) else {}
+    if name == _CONFIG:
+        data = config
+        if isinstance(file := config.get("providers"), str):
+            data = parse_settings_file(os.path.join(folder, file.removeprefix("file://")))
+    return _with_judge(_targets(data), object_at(config, "defaults").get("grader"))
+
+
+def _targets(data: Any) -> Any:
     key = "targets" if isinstance(data, Map) and "targets" in data else "providers"
     providers = data.get(key) if isinstance(data, Map) else data
     if not isinstance(providers, Seq):
