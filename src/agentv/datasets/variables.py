@@ -78,8 +78,8 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
     def value_of(match: re.Match[str], place: KeyPath) -> str:
         name = match["variable"]
         problem, hint = _why_unusable(name, environment, variables)
-        if problem in (_NOT_SET, _EMPTY) and place[-1:] == ("description",):
-            return match[0]  # a comment, which nothing depends on
+        if problem in (_NOT_SET, _EMPTY) and place[-1:] in (("description",), ("use_target",)):
+            return match[0]  # a comment, or a target, which is an error only if a run uses it
         if problem:
             problems.error(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)
             return ""

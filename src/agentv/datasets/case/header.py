@@ -14,7 +14,7 @@ from agentv.datasets.case.keys import LIST_KEYS, ExecutionKeys, HeaderKeys, Memo
 from agentv.datasets.case.preprocessors import read_preprocessors, with_preprocessors
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.case.suite_input import NO_INPUT, SuiteInput, read_suite_input
-from agentv.datasets.case.workspaces import read_workspace
+from agentv.datasets.case.workspaces import read_workspace, with_target_hooks
 from agentv.datasets.files import FileFinder
 from agentv.errors import InvalidDatasetError, UsageError
 from agentv.model.diagnostics import KeyPath, Problem, Problems, field_name
@@ -104,6 +104,8 @@ def read_header(
     workspace_problems = Problems()
     workspace = None if keys.workspace is None else read_workspace(data["workspace"], finder, workspace_problems)
     problems += workspace_problems.errors  # warnings are already known
+    if keys.execution is not None:
+        workspace = with_target_hooks(workspace, keys.execution, problems)
     execution = Execution() if keys.execution is None else keys.execution.to_execution()
     if execution.target is not None and keys.target is not None:
         problems.warning(("target",), "Field 'target' is ignored because 'execution.target' is set")
