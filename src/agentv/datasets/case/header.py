@@ -226,6 +226,8 @@ def read_evaluators(
         entries = with_own_types(with_includes(entries, finder, list_place, problems), finder)
         if lists_tests or list_place[-1] != "evaluators":
             entries = with_agentv_defaults(entries, lists_tests=lists_tests)
+        if lists_tests == "agentv-4" and entries == []:
+            return None  # as there: the criteria are judged
         if lists_tests == "agentv-4":
             warn_of_agentv(entries, list_place, problems)
         return EvaluatorChoice(_read_entries(entries, list_place, problems))
