@@ -289,3 +289,52 @@ def test_a_case_without_a_prompt_has_its_input_in_its_variables(folder, command)
     assert outcome.code == 0, outcome.stderr
     (case,) = outcome.printed
     assert (case["input"][0]["content"], case["expected_output"][0]["content"]) == ("Hi Bo", "Yes")
+
+
+BLOCK = {"targets": ["one"], "workers": 2, "threshold": 0.7, "repeat": {"count": 2, "strategy": "mean"}}
+DIRECT = {"id": "a", "input": "hi", "criteria": "greets"}
+REFERENCE = {"name": "one", "extends": "two", "hooks": {"before_each": {"command": ["true"]}}}
+
+
+@pytest.mark.parametrize(
+    ("suite", "key", "expected"),
+    [
+        (
+            {"experiment": BLOCK},
+            "execution",
+            {"targets": ["one"], "trials": 2, "workers": 2, "verdicts": {"pass": 0.7}},
+        ),
+        ({"experiment": "label", "tags": {"team": "x"}}, "metadata", {"experiment": "label", "tags": {"team": "x"}}),
+        ({"target": REFERENCE, "workspace": {"mode": "temp"}}, "execution", {"targets": ["one"]}),
+        (
+            {"target": REFERENCE, "workspace": {"mode": "temp"}},
+            "workspace",
+            {"target_hooks": {"one": REFERENCE["hooks"]}},
+        ),
+    ],
+)
+def test_forms_of_earlier_versions_are_read(folder, command, suite, key, expected):
+    folder.write(
+        "s.yaml", "\n".join(f"{name}: {json.dumps(value)}" for name, value in {**suite, "tests": [DIRECT]}.items())
+    )
+    outcome = command("cases", "s.yaml", "--strict")
+    assert outcome.code == 0, outcome.stderr
+    found = outcome.printed[0][key]
+    found = {**found, **({"verdicts": {"pass": found["verdicts"]["pass"]}} if "verdicts" in found else {})}
+    assert found == expected
+
+
+@pytest.mark.parametrize("is_import", [True, False])
+def test_imported_tests_are_those_of_the_file(folder, command, is_import):
+    folder.write("cases.yaml", json.dumps([DIRECT]))
+    imports = (
+        "imports:\n  tests: [{path: cases.yaml}]" if is_import else "tests:\n  - include: cases.yaml\n    type: tests"
+    )
+    folder.write("s.yaml", imports)
+    assert [row["id"] for row in command("cases", "s.yaml").printed] == ["a"]
+    for text, message in (("select: a*", "'select' of imported tests"), ("type: suite", "'include' of another suite")):
+        folder.write("s.yaml", f"tests:\n  - include: cases.yaml\n    {text}")
+        outcome = command("cases", "s.yaml")
+        assert outcome.code == 2 and message in outcome.stderr
+    folder.write("s.yaml", "imports: {suites: [other.yaml]}")
+    assert "'imports' of suites is not supported" in command("cases", "s.yaml").stderr

@@ -210,6 +210,8 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
         }
     )
 
+    ignored: ClassVar[dict[str, str]] = {"scope": "Each job gets a copy; set `isolation: shared` to share it"}
+
     template: str | None = None
     """Folder to copy (default: an empty workspace)."""
 

@@ -14,6 +14,7 @@ from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_o
 from agentv.datasets.variables import inserter, replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
+from agentv.extensions.promptfoo.agentv5.earlier_forms import imported_tests, path_of, with_current_forms
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, document_at, is_typescript
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
@@ -66,15 +67,11 @@ def _with_defaults(document: dict[str, Any], path: str) -> Any:
 
 
 def _with_imports(document: dict[str, Any]) -> Any:
-    """Return the tests with those of `imports.tests`, which are files."""
-    files = [entry.get("path") if isinstance(entry, dict) else entry for entry in listed(imported_tests(document))]
-    tests = document.get("tests")
+    """Return the tests with those of `imports.tests` and of tests with `include`, which are files."""
+    tests, files = document.get("tests"), imported_tests(document)
+    if isinstance(tests, list) and any(isinstance(test, dict) and "include" in test for test in tests):
+        tests = [path_of(test) if isinstance(test, dict) and "include" in test else test for test in tests]
     return [*listed(tests), *files] if files else tests
-
-
-def imported_tests(document: dict[str, Any]) -> Any:
-    """Return the tests that a suite imports."""
-    return object_at(document, "imports").get("tests")
 
 
 class AgentvSuite(Suite):
@@ -83,7 +80,7 @@ class AgentvSuite(Suite):
     is_promptfoo = False
 
     def __init__(self, path: str, lose: Lose) -> None:
-        document = _with_defaults(document_at(path), path)
+        document = with_current_forms(_with_defaults(document_at(path), path))
         if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
             document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
         shared = {**document, "defaultTest": document.get("default_test"), "tests": _with_imports(document)}
@@ -101,6 +98,10 @@ class AgentvSuite(Suite):
         self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(self.data.get("assert"))]
         providers = listed(document.get("providers", document.get("targets")))
         self.names = [name for provider in providers if (name := self.target(provider)) is not None]
+        references = listed(object_at(document, "execution").get("targets"))
+        self.targets.entries += [
+            {"name": entry["name"], "use_target": entry["use_target"]} for entry in references if "use_target" in entry
+        ]
         defaults = object_at(self.data, "defaults")
         if not self.names and not is_blank(defaults.get("provider")):
             self.names = [name for name in [self.target(defaults["provider"])] if name is not None]
@@ -163,14 +164,14 @@ def trials_of(repeat: Any, lose: Lose) -> Any:
     if not isinstance(repeat, dict):
         return repeat
     for key in sorted(repeat.keys() - {"count"}):
+        if repeat[key] in ("mean", False):  # the strategy, and no early exit
+            continue
         lose(f"repeat.{key} '{text_of(repeat[key])}': all answers count in the mean, with pass@k next to it")
     return repeat.get("count", 1)
 
 
 def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[dict[str, Any]]:
     """Yield the cases of a test: one for each combination of its lists of texts. Raises ValueError."""
-    if "include" in test:
-        raise ValueError("'include' of another suite is not supported. Give both files on the command line")
     variables = with_files(object_at(test, "vars"), suite.files)
     lists = {key: value for key, value in variables.items() if _is_texts(value)}
     for values, told_apart in combinations(lists):
