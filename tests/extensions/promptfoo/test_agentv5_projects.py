@@ -281,6 +281,17 @@ def test_variables_are_inserted_wherever_a_test_names_them(folder, command):
     assert outcome.code == 2 and "'{{ nosuch }}' is not in 'vars'" in outcome.stderr
 
 
+@pytest.mark.parametrize("value", ["{{ name.first.second }}", "{{ name | shout }}"])
+def test_a_template_of_an_assertion_that_cannot_be_rendered_is_named(folder, command, value):
+    cases(
+        folder,
+        command,
+        tests=[{**TEST, "vars": {"input": "x", "name": "Bo"}, "assert": [{"type": "contains", "value": value}]}],
+    )
+    outcome = command("cases", "suite.eval.yaml", "--strict")
+    assert outcome.code == 2 and f"'{value}' in an assertion cannot be rendered" in outcome.stderr
+
+
 def test_a_case_without_a_prompt_has_its_input_in_its_variables(folder, command):
     row = {"id": "a", "vars": {"input": "Hi {{ name }}", "name": "Bo", "expected_output": "Yes"}, "assert": ["Greets"]}
     folder.write("rows.jsonl", json.dumps(row) + "\n")

@@ -12,7 +12,7 @@ from typing import Any
 from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row
 from agentv.extensions.promptfoo.assertion_entries import REFUSED, entries_of
-from agentv.extensions.promptfoo.config_templates import names_of, rendered_strictly
+from agentv.extensions.promptfoo.config_templates import is_template, names_of, rendered_strictly
 from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED, Grading
 from agentv.extensions.promptfoo.transform_code import transforms_of
 
@@ -149,6 +149,8 @@ def _inserted(value: Any, grading: Grading) -> Any:
     for text in _texts(value):
         for name in sorted(names_of(text) - grading.variables.keys() - {"vars"}):
             grading.lose(f"'{{{{ {name} }}}}' in an assertion: the test has no such variable, so that it is empty")
+        if is_template(text) and with_variables(text, grading.variables) == text:
+            grading.lose(f"'{text[:80]}' in an assertion cannot be rendered, and is left as it is")
     return with_variables(value, grading.variables)
 
 
