@@ -37,6 +37,27 @@ def test_providers_are_targets(folder, command, is_list):
     assert rows["mini"]["model"] == "gpt-5-mini" and "${{ MY_KEY }}" in rows["judge"]["problem"]
 
 
+@pytest.mark.parametrize(
+    ("id", "expected"),
+    [
+        ("openai:gpt-5", ("openai", "gpt-5")),
+        ("openai:chat:gpt-5", ("openai", "gpt-5")),
+        ("openai:responses:gpt-5", ("openai", "gpt-5")),
+        ("anthropic:messages:opus", ("anthropic", "opus")),
+        ("openai:codex:gpt-5", ("codex", "gpt-5")),
+        ("openai:codex-sdk", ("codex-sdk", None)),
+        ("openai:codex-app-server:gpt-5", ("codex-app-server", "gpt-5")),
+        ("agentv:codex-cli:gpt-5", ("codex-cli", "gpt-5")),
+        ("claude-cli:opus", ("claude-cli", "opus")),
+        ("file://own.ts", ("file://own.ts", None)),
+    ],
+)
+def test_an_id_names_the_provider_and_the_model(folder, command, id, expected):
+    folder.write(".agentv/providers.yaml", {"providers": [id, {"id": "mock", "label": "default"}]})
+    row = command("targets", "--json").stdout.splitlines()[0]
+    assert (json.loads(row)["name"], json.loads(row)["provider"], json.loads(row).get("model")) == (id, *expected)
+
+
 @pytest.mark.parametrize("place", ["list", "reference", "file"])
 def test_a_configuration_has_providers_defaults_and_an_overlay(folder, command, place):
     providers = [{"id": "mock", "label": name, "config": {"response": "hello"}} for name in ("one", "two", "judge-5")]
