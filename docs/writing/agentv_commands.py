@@ -29,6 +29,8 @@ def _table() -> Lines:
         yield f"| {', '.join(f'`{name}`' for name in theirs.split())} | refused: {cell(instead)} |"
         for name, successor in SUBCOMMANDS.get(theirs.split()[0], {}).items():
             yield f"| `{theirs.split()[0]} {name}` | refused: {cell(successor)} |"
+    for name, successor in SUBCOMMANDS["runs"].items():  # a command that is here too
+        yield f"| `runs {name}` | refused: {cell(successor)} |"
 
 
 def _spellings(command: str, names: str) -> str:

@@ -209,10 +209,9 @@ class TestExecution:
         assert (execution.workers, execution.trials, execution.targets) == (2, 3, ("one", "two"))
         assert execution.verdicts.passing == 0.7
 
-    def test_hooks_of_a_target_stay_unsupported(self, folder):
-        error = folder.yaml_error(f"execution: {{targets: [{{name: a, hooks: {{}}}}]}}\ntests:\n{CASE}")
-        assert error.detail == "Field 'execution.targets[0].hooks' is not supported"
-        assert "AgentV (TypeScript)" in error.hint
+    def test_hooks_of_a_target_need_a_workspace(self, folder):
+        loaded = folder.yaml(f"execution: {{targets: [{{name: a, hooks: {{}}}}]}}\ntests:\n{CASE}")
+        assert any("no effect without a 'workspace'" in str(warning) for warning in loaded.warnings)
 
 
 def test_a_file_of_cases_that_a_variable_names_is_an_error(folder, monkeypatch):

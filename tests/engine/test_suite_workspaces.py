@@ -29,9 +29,9 @@ def suite(folder, command, monkeypatch):
     cli = {"name": "default", "provider": "cli", "command_template": "echo files:; ls; touch made-by-{EVAL_ID}"}
     folder.write("targets.yaml", {"targets": [cli]})
 
-    def run(workspace, *cases, options=(), code=0):
+    def run(workspace, *cases, options=(), code=0, **suite):
         rows = [{"id": f"c{number}", "input": "x", **case} for number, case in enumerate(cases or ({}, {}))]
-        document = {"workspace": workspace, "assertions": [{"type": "contains", "value": "x", "negate": True}]}
+        document = {**suite, "workspace": workspace, "assertions": [{"type": "contains", "value": "x", "negate": True}]}
         folder.write("suite.yaml", {**document, "tests": rows})
         ended = command("eval", "suite.yaml", "--out", "out", *options)
         assert ended.code == code, ended.stderr
@@ -74,6 +74,19 @@ def test_hooks_run_once_for_the_suite_and_once_for_each_job(suite, folder):
     assert names == ["before_all", *["before_each", "after_each"] * 2, "after_all"]
     assert files(records, "c1") == ["before_all", "before_each", "given.txt"]
     assert "before" not in records["c0"].get("file_changes", "").replace("made-by", "")
+
+
+def test_hooks_of_a_target_run_in_its_workspaces_only(suite, folder):
+    own = {name: hook(f"own_{name}") for name in ALL}
+    targets = [{"name": "own", "use_target": "default", "hooks": own}, {"name": "default"}]
+    suite({"hooks": ALL}, {}, options=("--workers", "1"), execution={"targets": targets})
+    entries = logged(folder)
+    names = [entry["hook"] for entry in entries]
+    assert {names.count(name) for name in ALL} == {2} and {names.count(f"own_{name}") for name in ALL} == {1}
+    seen = {name: entry["files"] for name, entry in zip(names, entries, strict=True) if name.startswith("own_")}
+    assert "before_all" in seen["own_before_all"] and "before_each" in seen["own_before_each"]
+    assert "after_each" not in seen["own_after_each"] and "after_all" not in seen["own_after_all"]
+    assert not [name for name in seen["own_before_each"] if name.startswith("made-by")]
 
 
 def test_hooks_receive_the_job_on_standard_input(suite, folder):

@@ -171,6 +171,11 @@ def test_an_invalid_check_is_refused_with_the_reason(items, data, reason):
     assert reason in str(raised.value)
 
 
+def test_a_check_of_an_unknown_id_is_ignored_if_every_item_has_one():
+    checks = read_checks({"checks": [{"id": id, "satisfied": True} for id in ("a", "x", "b")]}, [A, B])
+    assert list(checks.by_id) == ["a", "b"]
+
+
 def test_numeric_and_text_ids_are_equal():
     items = [RubricItem(id=7, expected_outcome="x"), RubricItem(id="8", expected_outcome="y")]
     checks = {"checks": [{"id": "7", "satisfied": True}, {"id": 8, "satisfied": True}]}

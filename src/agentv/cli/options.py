@@ -218,6 +218,16 @@ class CommandGroup(click.Group):
         finish_imports()  # a plug-in may not call it
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        successor = extension_service("command-successor")
+        if args and successor and self.get_command(ctx, args[0]) is None:
+            instead = successor(self.name, args[0])
+            if instead:
+                raise click.UsageError(f"No such command '{args[0]}'. Use instead: {instead}", ctx)
+        return super().resolve_command(ctx, args)
+
 
 def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> click.Command:
     """Return the command that takes these arguments; with `commands`, a group of them."""

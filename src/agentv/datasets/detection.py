@@ -16,7 +16,7 @@ _OUR_LIST = lazy_regex(rb"""(?m)^["']?(?:evalcases|eval_cases)["']?\s*:""")
 _TESTS = lazy_regex(rb"""(?m)^["']?tests["']?\s*:""")
 _OTHER_LISTS = lazy_regex(
     rb"""(?m)^["']?(?:prompts|providers|targets|scenarios|redteam|defaultTest|tasks|default_test|environment"""
-    rb"""|evaluate_options)["']?\s*:"""
+    rb"""|evaluate_options|experiment|imports)["']?\s*:|^(?:target|tags)[ \t]*:[ \t]*(?:\{|\r?\n +\w+:)|^ *- include:"""
 )
 _FIELDS = lazy_regex(rb"(?m)^fields\s*:")
 MAPPED = "records"

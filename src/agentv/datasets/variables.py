@@ -25,6 +25,7 @@ Replace = Callable[[str, KeyPath], Any]
 
 _NAME = lazy_regex(r"\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
 _TEMPLATE_KEYS = ("criteria", "expected_outcome", "input", "input_files", "expected_output")
+_OF_VARIABLES = ("input", "expected_output")
 _MISSING = object()
 _NOT_SET, _EMPTY = "is not set", "is empty"
 
@@ -77,8 +78,8 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
     def value_of(match: re.Match[str], place: KeyPath) -> str:
         name = match["variable"]
         problem, hint = _why_unusable(name, environment, variables)
-        if problem in (_NOT_SET, _EMPTY) and place[-1:] == ("description",):
-            return match[0]  # a comment, which nothing depends on
+        if problem in (_NOT_SET, _EMPTY) and place[-1:] in (("description",), ("use_target",)):
+            return match[0]  # a comment, or a target, which is an error only if a run uses it
         if problem:
             problems.error(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)
             return ""
@@ -98,11 +99,17 @@ def _why_unusable(name: str, environment: Environment, variables: dict[str, str]
 
 
 def with_vars(row: dict[str, Any], problems: Problems) -> dict[str, Any]:
-    """Insert the `vars` of a case into its texts. A name that `vars` lacks is left as it is, with a warning."""
+    """Insert the `vars` of a case into its texts. A name that `vars` lacks is left as it is, with a warning.
+
+    `input` and `expected_output` are those of the variables if the case itself has no input, as in AgentV 5.
+    """
     variables = row["vars"]
     if not isinstance(variables, dict):
         problems.wrong_type(("vars",), "an object", variables)
         return row
+    if row.get("input") is None and variables.get("input") is not None:
+        own = {key: value for key, value in row.items() if value is not None}
+        row = _copied(row, {**{key: variables[key] for key in _OF_VARIABLES if key in variables}, **own})
     insert = inserter(variables, problems)
     new = {key: replace_texts(row[key], insert, (key,)) for key in _TEMPLATE_KEYS if row.get(key) is not None}
     turns = row.get("turns")

@@ -56,8 +56,9 @@ class WorkspaceFile(ComparedByContent, frozen=True, gc=False, omit_defaults=True
 class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
     """A folder that is copied for each job, with commands to run before and after it. `files` are added to the copy.
 
-    Equality includes `digest`, the hash of the template, and ignores two paths: `path` of the template, and `folder`,
-    which other paths are relative to if it is not that of the dataset.
+    `target_hooks` are those of single targets, by name. Equality includes `digest`, the hash of the template, and
+    ignores two paths: `path` of the template, and `folder`, which other paths are relative to if it is not that of the
+    dataset.
     """
 
     template: str | None = None
@@ -68,6 +69,7 @@ class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
     isolation: str | None = None
     repos: tuple[Repository, ...] = ()
     hooks: Hooks | None = None
+    target_hooks: tuple[tuple[str, Hooks], ...] = ()
     digest: str = ""
     path: str = ""
     folder: str = ""
@@ -76,19 +78,35 @@ class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
     def _content(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__struct_fields__ if name not in ("path", "folder"))
 
+    def hooks_at(self, stage: str, target: str) -> list[Hook]:
+        """Return the hooks to run at a stage for a target: its own are the innermost."""
+        own = dict(self.target_hooks).get(target)
+        found = [getattr(hooks, stage) for hooks in (self.hooks, own) if hooks is not None]
+        commands = [hook for hook in found if hook is not None and hook.command is not None]
+        return commands[::-1] if stage.startswith("after") else commands
+
     @property
     def before_answer(self) -> Workspace:
         """The part that affects an answer: without what happens afterwards, and without paths of this machine."""
-        hooks = self.hooks and msgspec.structs.replace(self.hooks, after_each=None, after_all=None)
+        hooks = self.hooks and _before(self.hooks)
+        own = tuple((name, _before(each)) for name, each in self.target_hooks)
         files = tuple(msgspec.structs.replace(file, source="", file="") for file in self.files)
-        return msgspec.structs.replace(self, files=files, teardown=None, keep=None, hooks=hooks, path="", folder="")
+        without = msgspec.structs.replace(self, files=files, teardown=None, keep=None, path="", folder="")
+        return msgspec.structs.replace(without, hooks=hooks, target_hooks=own)
 
     def to_data(self) -> dict[str, Any]:
         """Return the workspace as written in a dataset: hooks have their timeout in milliseconds."""
         data: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, digest="", path="", folder=""))
         if self.files:
             data["files"] = {file.path: file.source for file in self.files}
-        for hook in data.get("hooks", {}).values():
-            if "timeout_s" in hook:
-                hook["timeout_ms"] = round(hook.pop("timeout_s") * 1000)
+        if self.target_hooks:
+            data["target_hooks"] = dict(data["target_hooks"])
+        for hooks in (data.get("hooks", {}), *data.get("target_hooks", {}).values()):
+            for hook in hooks.values():
+                if "timeout_s" in hook:
+                    hook["timeout_ms"] = round(hook.pop("timeout_s") * 1000)
         return data
+
+
+def _before(hooks: Hooks) -> Hooks:
+    return msgspec.structs.replace(hooks, after_each=None, after_all=None)

@@ -15,6 +15,9 @@ from agentv.extensions.interop.agentv_commands import COMMANDS, SUCCESSORS, tran
         ("eval", "a.yaml --grader-target j --no-cache", "--judge j a.yaml"),
         ("eval", "a.yaml --agent-timeout 5 --workers 2", "--timeout 5 a.yaml --workers 2"),
         ("eval", "-- --test-id x", "-- --test-id x"),
+        ("eval", "run a.yaml --threshold 0.8", "a.yaml --min-score 0.8"),
+        ("eval", "a.yaml --threshold=0.8 -o out", "--out out a.yaml --min-score=0.8"),
+        ("eval", "a.yaml --threshold 0.8", "a.yaml --threshold 0.8"),
         ("eval", "a.yaml --unknown", "a.yaml --unknown"),
         ("convert", "a.jsonl --out b.yaml", "a.jsonl b.yaml"),
         ("init", "--path shop", "shop"),
@@ -70,6 +73,7 @@ def test_a_folder_with_the_name_run_is_evaluated(folder, command):
         (("inspect", "score", "run"), "agentv rescore RUN --evaluator"),
         (("import", "claude", "--session-id", "x"), "agentv eval --transcript ~/.claude/projects"),
         (("import", "huggingface"), "hf download NAME"),
+        (("runs", "rerun", "x"), "agentv eval with the same files"),
         (("transpile", "suite.yaml"), "agentv convert FILE evals.json --to agent-skills"),
     ],
 )

@@ -37,12 +37,34 @@ def test_providers_are_targets(folder, command, is_list):
     assert rows["mini"]["model"] == "gpt-5-mini" and "${{ MY_KEY }}" in rows["judge"]["problem"]
 
 
-@pytest.mark.parametrize("is_file", [True, False])
-def test_a_configuration_has_providers_defaults_and_an_overlay(folder, command, is_file):
+@pytest.mark.parametrize(
+    ("id", "expected"),
+    [
+        ("openai:gpt-5", ("openai", "gpt-5")),
+        ("openai:chat:gpt-5", ("openai", "gpt-5")),
+        ("openai:responses:gpt-5", ("openai", "gpt-5")),
+        ("anthropic:messages:opus", ("anthropic", "opus")),
+        ("openai:codex:gpt-5", ("codex", "gpt-5")),
+        ("openai:codex-sdk", ("codex-sdk", None)),
+        ("openai:codex-app-server:gpt-5", ("codex-app-server", "gpt-5")),
+        ("agentv:codex-cli:gpt-5", ("codex-cli", "gpt-5")),
+        ("claude-cli:opus", ("claude-cli", "opus")),
+        ("file://own.ts", ("file://own.ts", None)),
+    ],
+)
+def test_an_id_names_the_provider_and_the_model(folder, command, id, expected):
+    folder.write(".agentv/providers.yaml", {"providers": [id, {"id": "mock", "label": "default"}]})
+    row = command("targets", "--json").stdout.splitlines()[0]
+    assert (json.loads(row)["name"], json.loads(row)["provider"], json.loads(row).get("model")) == (id, *expected)
+
+
+@pytest.mark.parametrize("place", ["list", "reference", "file"])
+def test_a_configuration_has_providers_defaults_and_an_overlay(folder, command, place):
     providers = [{"id": "mock", "label": name, "config": {"response": "hello"}} for name in ("one", "two", "judge-5")]
-    folder.write(".agentv/list.yaml", json.dumps(providers))
+    folder.write(".agentv/providers.yaml" if place == "file" else ".agentv/list.yaml", json.dumps(providers))
     base = {"defaults": {"provider": "one", "grader": "judge-5"}, "execution": {"max_concurrency": 3}}
-    folder.write(".agentv/config.yaml", {"providers": "file://list.yaml" if is_file else providers, **base})
+    own = {"list": {"providers": providers}, "reference": {"providers": "file://list.yaml"}, "file": {}}
+    folder.write(".agentv/config.yaml", {**own[place], **base})
     folder.write(".agentv/config.local.yaml", {"defaults": {"provider": "two"}})
     folder.write("s.yaml", {"prompts": ["{{ input }}"], "tests": [{**TEST, "assert": [*TEST["assert"], "Is kind"]}]})
     assert command("validate", ".").code == 0
@@ -259,3 +281,92 @@ def test_providers_of_agentv_that_are_written_out_are_targets(folder, command):
     outcome = command("eval", "s.yaml", "--out", "out")
     assert "Passed 100 %" in outcome.stdout and "fixed" in outcome.stdout, outcome.stderr
     assert json.loads((folder.path / "out/results.jsonl").read_text())["eval_id"] == "one"
+
+
+def test_variables_are_inserted_wherever_a_test_names_them(folder, command):
+    test = {
+        "id": "greet-{{ name }}",
+        "vars": {
+            "name": "Bo",
+            "input": [{"role": "user", "content": "Greet {{ vars.name }}, {{ nosuch }}"}],
+            "expected": {"answer": "Hi {{ name }}", "fields": {"to": "Bo"}},
+        },
+        "expected_output": "{{ vars.expected.fields }}",
+        "assert": [{"type": "contains", "value": "{{ vars.expected.answer }}"}, "Greets {{ vars.name }}"],
+    }
+    (case,) = cases(folder, command, prompts=["{{ vars.input }}"], tests=[test])
+    assert (case["id"], case["input"][0]["content"]) == ("greet-Bo", "Greet Bo, {{ nosuch }}")
+    assert case["expected_output"][0]["content"] == {"to": "Bo"}
+    assert [check.get("value") or check["rubrics"] for check in case["evaluators"]] == ["Hi Bo", ["Greets Bo"]]
+    outcome = command("cases", "suite.eval.yaml", "--strict")
+    assert outcome.code == 2 and "'{{ nosuch }}' is not in 'vars'" in outcome.stderr
+
+
+@pytest.mark.parametrize("value", ["{{ name.first.second }}", "{{ name | shout }}"])
+def test_a_template_of_an_assertion_that_cannot_be_rendered_is_named(folder, command, value):
+    cases(
+        folder,
+        command,
+        tests=[{**TEST, "vars": {"input": "x", "name": "Bo"}, "assert": [{"type": "contains", "value": value}]}],
+    )
+    outcome = command("cases", "suite.eval.yaml", "--strict")
+    assert outcome.code == 2 and f"'{value}' in an assertion cannot be rendered" in outcome.stderr
+
+
+def test_a_case_without_a_prompt_has_its_input_in_its_variables(folder, command):
+    row = {"id": "a", "vars": {"input": "Hi {{ name }}", "name": "Bo", "expected_output": "Yes"}, "assert": ["Greets"]}
+    folder.write("rows.jsonl", json.dumps(row) + "\n")
+    folder.write("s.yaml", {"target": "default", "tests": "./rows.jsonl"})
+    outcome = command("cases", "s.yaml")
+    assert outcome.code == 0, outcome.stderr
+    (case,) = outcome.printed
+    assert (case["input"][0]["content"], case["expected_output"][0]["content"]) == ("Hi Bo", "Yes")
+
+
+BLOCK = {"targets": ["one"], "workers": 2, "threshold": 0.7, "repeat": {"count": 2, "strategy": "mean"}}
+DIRECT = {"id": "a", "input": "hi", "criteria": "greets"}
+REFERENCE = {"name": "one", "extends": "two", "hooks": {"before_each": {"command": ["true"]}}}
+
+
+@pytest.mark.parametrize(
+    ("suite", "key", "expected"),
+    [
+        (
+            {"experiment": BLOCK},
+            "execution",
+            {"targets": ["one"], "trials": 2, "workers": 2, "verdicts": {"pass": 0.7}},
+        ),
+        ({"experiment": "label", "tags": {"team": "x"}}, "metadata", {"experiment": "label", "tags": {"team": "x"}}),
+        ({"target": REFERENCE, "workspace": {"mode": "temp"}}, "execution", {"targets": ["one"]}),
+        (
+            {"target": REFERENCE, "workspace": {"mode": "temp"}},
+            "workspace",
+            {"target_hooks": {"one": REFERENCE["hooks"]}},
+        ),
+    ],
+)
+def test_forms_of_earlier_versions_are_read(folder, command, suite, key, expected):
+    folder.write(
+        "s.yaml", "\n".join(f"{name}: {json.dumps(value)}" for name, value in {**suite, "tests": [DIRECT]}.items())
+    )
+    outcome = command("cases", "s.yaml", "--strict")
+    assert outcome.code == 0, outcome.stderr
+    found = outcome.printed[0][key]
+    found = {**found, **({"verdicts": {"pass": found["verdicts"]["pass"]}} if "verdicts" in found else {})}
+    assert found == expected
+
+
+@pytest.mark.parametrize("is_import", [True, False])
+def test_imported_tests_are_those_of_the_file(folder, command, is_import):
+    folder.write("cases.yaml", json.dumps([DIRECT]))
+    imports = (
+        "imports:\n  tests: [{path: cases.yaml}]" if is_import else "tests:\n  - include: cases.yaml\n    type: tests"
+    )
+    folder.write("s.yaml", imports)
+    assert [row["id"] for row in command("cases", "s.yaml").printed] == ["a"]
+    for text, message in (("select: a*", "'select' of imported tests"), ("type: suite", "'include' of another suite")):
+        folder.write("s.yaml", f"tests:\n  - include: cases.yaml\n    {text}")
+        outcome = command("cases", "s.yaml")
+        assert outcome.code == 2 and message in outcome.stderr
+    folder.write("s.yaml", "imports: {suites: [other.yaml]}")
+    assert "'imports' of suites is not supported" in command("cases", "s.yaml").stderr

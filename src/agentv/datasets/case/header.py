@@ -12,7 +12,7 @@ import msgspec
 from agentv.datasets.case.evaluator_entries import read_preprocessors, with_includes, with_own_types, with_preprocessors
 from agentv.datasets.case.keys import LIST_KEYS, ExecutionKeys, HeaderKeys, Memo
 from agentv.datasets.case.shorthand import NO_INPUT, MessageReader, SuiteInput, read_suite_input
-from agentv.datasets.case.workspaces import read_workspace
+from agentv.datasets.case.workspaces import read_workspace, with_target_hooks
 from agentv.datasets.files import FileFinder
 from agentv.errors import InvalidDatasetError, UsageError
 from agentv.model.diagnostics import KeyPath, Problem, Problems, field_name
@@ -102,6 +102,8 @@ def read_header(
     workspace_problems = Problems()
     workspace = None if keys.workspace is None else read_workspace(data["workspace"], finder, workspace_problems)
     problems += workspace_problems.errors  # warnings are already known
+    if keys.execution is not None:
+        workspace = with_target_hooks(workspace, keys.execution, problems)
     execution = Execution() if keys.execution is None else keys.execution.to_execution()
     if execution.target is not None and keys.target is not None:
         problems.warning(("target",), "Field 'target' is ignored because 'execution.target' is set")
@@ -222,6 +224,8 @@ def read_evaluators(
         entries = with_own_types(with_includes(entries, finder, list_place, problems), finder)
         if lists_tests or list_place[-1] != "evaluators":
             entries = with_agentv_defaults(entries, lists_tests=lists_tests)
+        if lists_tests == "agentv-4" and entries == []:
+            return None  # as there: the criteria are judged
         if lists_tests == "agentv-4":
             warn_of_agentv(entries, list_place, problems)
         return EvaluatorChoice(_read_entries(entries, list_place, problems))

@@ -46,16 +46,56 @@ class TrialKeys(msgspec.Struct, frozen=True, kw_only=True):
     """No effect: reports have the mean and pass@k."""
 
 
+class HookKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook of a workspace: a command, as a list of arguments or as text for the shell."""
+
+    aliases: ClassVar[dict[str, str]] = {"script": "command"}
+
+    command: str | tuple[str, ...] | None = None
+    """A list of arguments, or text for the shell; `{{workspace_path}}`, `{{test_id}}`, `{{eval_run_id}}`,
+    `{{case_input}}` and `{{case_metadata}}` are inserted.
+    """
+
+    cwd: str | None = None
+    """Folder in which to run it (default: that of the dataset)."""
+
+    timeout_ms: Annotated[int, Meta(ge=1)] | None = None
+    """Time limit (default: 60,000 before jobs, 30,000 after)."""
+
+    reset: Literal["none", "fast", "strict"] | None = None
+    """`fast` or `strict`: each job starts with a copy, also with `isolation: shared`."""
+
+
+class HooksKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The `hooks` of a workspace."""
+
+    enabled: bool = True
+    """`false` turns the hooks off."""
+
+    before_all: HookKeys | None = None
+    """Runs once, before the workspace is copied for the first job."""
+
+    before_each: HookKeys | None = None
+    """Runs before each job."""
+
+    after_each: HookKeys | None = None
+    """Runs after the evaluators of each job."""
+
+    after_all: HookKeys | None = None
+    """Runs once, after the last job."""
+
+
 class TargetKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The object form of an entry of `targets`. With `use_target`, it is another name for a target of the project."""
-
-    unsupported: ClassVar[dict[str, str]] = _typescript_only({"hooks": "Use the hooks of `workspace`"})
 
     name: str
     """Target to evaluate."""
 
     use_target: str | None = None
     """The target of the project that this one is another name for."""
+
+    hooks: HooksKeys | None = None
+    """Commands to run in the workspaces of this target only, between those of the workspace and the answer."""
 
 
 class ExecutionKeys(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,45 +173,6 @@ class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Text, messages, or a file."""
 
 
-class HookKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """One hook of a workspace: a command, as a list of arguments or as text for the shell."""
-
-    aliases: ClassVar[dict[str, str]] = {"script": "command"}
-
-    command: str | tuple[str, ...] | None = None
-    """A list of arguments, or text for the shell; `{{workspace_path}}`, `{{test_id}}`, `{{eval_run_id}}`,
-    `{{case_input}}` and `{{case_metadata}}` are inserted.
-    """
-
-    cwd: str | None = None
-    """Folder in which to run it (default: that of the dataset)."""
-
-    timeout_ms: Annotated[int, Meta(ge=1)] | None = None
-    """Time limit (default: 60,000 before jobs, 30,000 after)."""
-
-    reset: Literal["none", "fast", "strict"] | None = None
-    """`fast` or `strict`: each job starts with a copy, also with `isolation: shared`."""
-
-
-class HooksKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The `hooks` of a workspace."""
-
-    enabled: bool = True
-    """`false` turns the hooks off."""
-
-    before_all: HookKeys | None = None
-    """Runs once, before the workspace is copied for the first job."""
-
-    before_each: HookKeys | None = None
-    """Runs before each job."""
-
-    after_each: HookKeys | None = None
-    """Runs after the evaluators of each job."""
-
-    after_all: HookKeys | None = None
-    """Runs once, after the last job."""
-
-
 class RepositoryKeys(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of `repos`: a Git repository that is checked out in the workspace."""
 
@@ -209,6 +210,8 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
         }
     )
 
+    ignored: ClassVar[dict[str, str]] = {"scope": "Each job gets a copy; set `isolation: shared` to share it"}
+
     template: str | None = None
     """Folder to copy (default: an empty workspace)."""
 
@@ -232,6 +235,9 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
 
     hooks: HooksKeys | None = None
     """Commands to run around all jobs and around each job."""
+
+    target_hooks: dict[str, HooksKeys] = {}
+    """The same for the workspaces of single targets, by name: they run between `hooks` and the answer."""
 
     mode: Literal["pooled", "temp"] | None = None
     """No effect."""

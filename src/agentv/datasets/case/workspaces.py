@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.case.keys import HookKeys, RepositoryKeys, WorkspaceKeys
+from agentv.datasets.case.keys import ExecutionKeys, HookKeys, HooksKeys, RepositoryKeys, TargetKeys, WorkspaceKeys
 from agentv.datasets.files import FileError, FileFinder, Found
 from agentv.errors import DatasetError
 from agentv.model.diagnostics import KeyPath, Problems, field_name
@@ -62,7 +62,6 @@ def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: P
         except FileError as error:
             problems.error((*_PATH, "template"), error.message, error.hint)
     repos = [_repository(repo, (*_PATH, "repos", index), problems) for index, repo in enumerate(keys.repos)]
-    hooks = keys.hooks
     return Workspace(
         template=keys.template,
         files=tuple(_files(keys, folder, finder, problems)),
@@ -71,9 +70,8 @@ def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: P
         keep=keys.keep,
         isolation=keys.isolation,
         repos=tuple(repos),
-        hooks=None
-        if hooks is None
-        else Hooks(*(_hook(getattr(hooks, name), hooks.enabled) for name in Hooks.__struct_fields__)),
+        hooks=None if keys.hooks is None else _hooks(keys.hooks),
+        target_hooks=tuple((name, _hooks(own)) for name, own in keys.target_hooks.items()),
         digest=digest,
         path=path,
         folder=folder,
@@ -108,6 +106,25 @@ def _find(name: str, finder: FileFinder) -> Found:
             return finder.find(name, is_folder=True)
         except FileError:
             raise error from None
+
+
+def with_target_hooks(workspace: Workspace | None, execution: ExecutionKeys, problems: Problems) -> Workspace | None:
+    """Return a workspace with the hooks of single targets, which need one."""
+    own = tuple(
+        (target.name, _hooks(target.hooks))
+        for target in execution.targets
+        if isinstance(target, TargetKeys) and target.hooks is not None
+    )
+    if own and workspace is None:
+        message = "Hooks of a target have no effect without a 'workspace'"
+        problems.warning(("execution", "targets"), message)
+    if not own or workspace is None:
+        return workspace
+    return msgspec.structs.replace(workspace, target_hooks=(*workspace.target_hooks, *own))
+
+
+def _hooks(keys: HooksKeys) -> Hooks:
+    return Hooks(*(_hook(getattr(keys, name), keys.enabled) for name in Hooks.__struct_fields__))
 
 
 def _hook(keys: HookKeys | None, enabled: bool) -> Hook | None:

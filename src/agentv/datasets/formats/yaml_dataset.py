@@ -106,7 +106,8 @@ def suite_threshold(source: Source) -> float | None:
 _CASE_LIST = lazy_regex(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
 _CASE_LIST_KEYS = frozenset(CASE_LIST_KEYS)
 _OTHER_FILES = lazy_regex(
-    rb"""(?m)(?:^["']?(?:%s)["']?[ \t]*:[ \t]*["']?[^\s\[{"'#|>&*]|file://)""" % "|".join(CASE_LIST_KEYS).encode()
+    rb"""(?m)(?:(?:^|[{,][ \t]*)["']?(?:%s)["']?[ \t]*:[ \t]*["']?[^\s\[{"'#|>&*]|file://)"""
+    % "|".join(CASE_LIST_KEYS).encode()
 )
 """Text of a document that may read cases from other files."""
 

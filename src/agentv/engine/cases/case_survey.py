@@ -119,10 +119,11 @@ def spec_uses(spec: EvaluatorSpec, file: str) -> Iterator[Use]:
 def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
     """Yield the commands of a workspace, its repositories, and settings of tools in its template and files."""
     commands = {"workspace.setup": (workspace.setup, None), "workspace.teardown": (workspace.teardown, None)}
-    hooks = workspace.hooks
-    for name in hooks.__struct_fields__ if hooks is not None else ():
-        hook = getattr(hooks, name)
-        commands[f"workspace.hooks.{name}"] = (None, None) if hook is None else (hook.command, hook.cwd)
+    of_targets = ((f"hooks of target '{target}'", hooks) for target, hooks in workspace.target_hooks)
+    for place, hooks in (("workspace.hooks", workspace.hooks), *of_targets):
+        for name in hooks.__struct_fields__ if hooks is not None else ():
+            hook = getattr(hooks, name)
+            commands[f"{place}.{name}"] = (None, None) if hook is None else (hook.command, hook.cwd)
     for place, (command, cwd) in commands.items():
         if command is not None:
             yield Use("command", command_text(command), file, place, cwd or "")

@@ -37,7 +37,6 @@ from agentv.model.result import EvaluatorResult, Result
 from agentv.model.workspace_settings import Workspace
 from agentv.runs.redaction import Redactor
 from agentv.settings.transform import TransformFailure, apply_transform
-from agentv.targets.target import Target
 from agentv.trust.env_file import environment_of
 
 if TYPE_CHECKING:

@@ -35,15 +35,17 @@ _log = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SHORT_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
+_TARGET = "target"
+"""The name of the target in a workspace that is prepared for one."""
+
 _GIT_VARIABLES = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
 """Git never asks for a password, and never uses a transport that runs a command."""
 
 
-def has_base(settings: Workspace) -> bool:
-    """Whether a workspace is prepared once for many jobs."""
-    hooks = settings.hooks or Hooks()
-    once = (hooks.before_all, hooks.after_all)
-    return bool(settings.repos) or is_shared(settings) or any(hook and hook.command for hook in once)
+def has_base(settings: Workspace, target: str) -> bool:
+    """Whether a workspace is prepared once for many jobs of a target."""
+    has_hooks = settings.hooks_at("before_all", target) or settings.hooks_at("after_all", target)
+    return bool(settings.repos) or is_shared(settings) or bool(has_hooks)
 
 
 def is_shared(settings: Workspace) -> bool:
@@ -60,10 +62,9 @@ class HookRunner(msgspec.Struct, frozen=True):
     run_id: str
     environment: Environment
 
-    async def run(self, name: str, hook: Hook | None, path: str, job: Job | None, folder: str = "") -> None:
-        """Run a hook, if it has a command. Raises TargetFailure. `folder` replaces the folder of the dataset."""
-        if hook is None or hook.command is None:
-            return
+    async def run(self, name: str, hook: Hook, path: str, job: Job | None, folder: str = "") -> None:
+        """Run a hook that has a command. Raises TargetFailure. `folder` replaces the folder of the dataset."""
+        assert hook.command is not None
         case = None if job is None else job.case
         id = f"__{name}__" if case is None else case.id
         payload = {
@@ -125,16 +126,15 @@ class SuiteWorkspace:
         await asyncio.to_thread(copy_template, settings, self.path)
         for repository in settings.repos:
             await self._clone(repository)
-        hooks = settings.hooks or Hooks()
-        await self._runner.run("before_all", hooks.before_all, self.path, None, settings.folder)
+        for hook in settings.hooks_at("before_all", _TARGET):
+            await self._runner.run("before_all", hook, self.path, None, settings.folder)
         self._is_ready = True
 
     async def close(self) -> None:
         """Run `after_all` and remove the folder. A failure is logged: every job has already been recorded."""
         try:
-            if self._is_ready:
-                hooks = self._settings.hooks or Hooks()
-                await self._runner.run("after_all", hooks.after_all, self.path, None, self._settings.folder)
+            for hook in self._settings.hooks_at("after_all", _TARGET) if self._is_ready else ():
+                await self._runner.run("after_all", hook, self.path, None, self._settings.folder)
         except TargetFailure as failure:
             _log.warning("%s", failure.message)
         finally:
@@ -176,9 +176,12 @@ class SuiteWorkspaces:
 
     async def get(self, job: Job, settings: Workspace) -> SuiteWorkspace:
         """Return the prepared workspace of a job; the first job prepares it. Raises TargetFailure."""
-        runner, hooks = self.runner(job), settings.hooks or Hooks()
-        once = Hooks(before_all=hooks.before_all, after_all=hooks.after_all)
-        base = Workspace(path=settings.path, folder=settings.folder, repos=settings.repos, hooks=once)
+        runner, own = self.runner(job), dict(settings.target_hooks).get(job.target)
+        once = () if own is None else ((_TARGET, _once(own)),)
+        hooks = _once(settings.hooks or Hooks())
+        base = Workspace(
+            path=settings.path, folder=settings.folder, repos=settings.repos, hooks=hooks, target_hooks=once
+        )
         key = runner.folder, digest(msgspec.to_builtins(base))
         if key not in self._known:
             workspace = SuiteWorkspace(base, runner)
@@ -193,6 +196,10 @@ class SuiteWorkspaces:
         for workspace, prepared in workspaces.values():
             await asyncio.gather(prepared, return_exceptions=True)
             await workspace.close()
+
+
+def _once(hooks: Hooks) -> Hooks:
+    return Hooks(before_all=hooks.before_all, after_all=hooks.after_all)
 
 
 def copy_template(settings: Workspace, path: str) -> None:

@@ -21,7 +21,7 @@ from agentv.engine.job.suite_workspace import (
 from agentv.model.job import Job
 from agentv.model.response import TargetFailure
 from agentv.model.result import Stage
-from agentv.model.workspace_settings import Hooks, Workspace
+from agentv.model.workspace_settings import Workspace
 from agentv.sandbox.subprocesses import ProcessSpec
 from agentv.support.private_files import is_folder, make_folder
 from agentv.support.temporary_folders import new_folder, remove_folder
@@ -36,7 +36,6 @@ class JobWorkspace:
         self._settings = settings
         self._kept_folder = kept_folder
         self._suites = suites
-        self._hooks = settings.hooks or Hooks()
         self._runner = suites.runner(job)
         self._shared: SuiteWorkspace | None = None
         self._made: str | None = None
@@ -98,7 +97,7 @@ class JobWorkspace:
             await self._remove()
             return None
         try:
-            await self._runner.run("after_each", self._hooks.after_each, path, self._job, self._settings.folder)
+            await self._run_hooks("after_each", path)
             await self._commands("teardown", self._settings.teardown, timeout_s)
         except TargetFailure as failure:
             return failure.message
@@ -117,19 +116,26 @@ class JobWorkspace:
         if files:
             await asyncio.to_thread(place_files, files, path)
         await self._commands("setup", self._settings.setup, timeout_s)
-        await self._runner.run("before_each", self._hooks.before_each, path, self._job, self._settings.folder)
+        has_hooks = await self._run_hooks("before_each", path)
         self._original = source
-        if self._shared is not None or files or self._settings.setup or self._hooks.before_each:
+        if self._shared is not None or files or self._settings.setup or has_hooks:
             self._original = os.path.join(self._made, "original")
             await asyncio.to_thread(_copy_texts, path, self._original)
         self._before = await asyncio.to_thread(file_changes.snapshot, path)
+
+    async def _run_hooks(self, stage: str, path: str) -> bool:
+        """Run the hooks around this job. Return whether there are any."""
+        hooks = self._settings.hooks_at(stage, self._job.target)
+        for hook in hooks:
+            await self._runner.run(stage, hook, path, self._job, self._settings.folder)
+        return bool(hooks)
 
     async def _copy(self) -> str | None:
         """Copy the template, or the workspace of the suite, into the folder of the job. Return what was copied."""
         settings = self._settings
         if self._shared is not None:
             return None
-        if has_base(settings):
+        if has_base(settings, self._job.target):
             base = await self._suites.get(self._job, settings)
             settings = Workspace(template=settings.template, path=base.path)
         assert self.path is not None

@@ -258,13 +258,17 @@ def least_points(item: RubricItem, points: bool) -> float | None:
 
 
 def read_checks(data: dict[str, Any], items: Sequence[RubricItem]) -> Checks:
-    """Read the checks in a judge's object. Raises UnusableResponse if any is invalid, unknown or repeated."""
+    """Read the checks in a judge's object. Raises UnusableResponse if any is invalid or repeated.
+
+    An unknown one may be meant for an item that has none; if all have one, it is ignored.
+    """
     entries = data.get("checks")
     if not isinstance(entries, list):
         raise UnusableResponse("it has no list 'checks'")
     known_ids = {str(item.id) for item in items}
     points = has_points(items)
     checks: dict[str, ItemCheck] = {}
+    unknown = ""
     for entry in entries:
         if not isinstance(entry, dict):
             raise UnusableResponse("an entry of 'checks' is not an object")
@@ -272,11 +276,14 @@ def read_checks(data: dict[str, Any], items: Sequence[RubricItem]) -> Checks:
         if isinstance(id, bool) or not isinstance(id, str | int):
             raise UnusableResponse("a check has no 'id'")
         if str(id) not in known_ids:
-            ids = ", ".join(sorted(known_ids))
-            raise UnusableResponse(f"'checks' has the unknown id {quoted(str(id))}; the ids are {ids}")
+            unknown = unknown or str(id)
+            continue
         if str(id) in checks:
             raise UnusableResponse(f"'checks' has the id {quoted(str(id))} twice")
         checks[str(id)] = ItemCheck(_points(entry, points), read_text(entry, "reasoning"))
+    if unknown and len(checks) < len(known_ids):
+        ids = ", ".join(sorted(known_ids))
+        raise UnusableResponse(f"'checks' has the unknown id {quoted(unknown)}; the ids are {ids}")
     if not checks:
         raise UnusableResponse("'checks' is empty")
     return Checks(checks, read_text(data, "overall_reasoning"))

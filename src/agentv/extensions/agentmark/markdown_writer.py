@@ -82,6 +82,7 @@ class _Writer:
         self._constructs: list[str] = []
         self._bullet = ""
         self._last_bullet = ""
+        self._has_blank_edges = (False, False)
         self._writers: dict[str, Callable[[Node, str, str], str]] = {
             "text": lambda node, before, after: self._safe(node.value, before, after),
             "paragraph": lambda node, before, after: self._within("phrasing", node, before, after),
@@ -134,12 +135,20 @@ class _Writer:
 
     def _phrasing(self, parent: Node, before: str, after: str) -> str:
         parts: list[str] = []
+        is_encoded = False
         for position, child in enumerate(parent.children):
             following = parent.children[position + 1] if position + 1 < len(parent.children) else None
+            self._has_blank_edges = (False, False)
             text = self._write(child, before, after if following is None else self._first_character(following))
-            if text:
-                parts.append(text)
-                before = text[-1]
+            if not text:
+                continue
+            starts_blank, ends_blank = self._has_blank_edges
+            if starts_blank and parts and before != "\n":
+                parts[-1] = _with_references(parts[-1], _is_word_or_blank, last=True)
+            parts.append(_with_references(text, _is_word_or_blank, first=True) if is_encoded else text)
+            is_encoded = ends_blank
+            before = text[-1]
+        self._has_blank_edges = (False, False)
         return "".join(parts)
 
     def _first_character(self, node: Node) -> str:
@@ -151,7 +160,8 @@ class _Writer:
     def _attention(self, node: Node, marks: str) -> str:
         with self._in(node.type):
             inside = self._phrasing(node, marks, marks)
-        return f"{marks}{inside}{marks}" if inside else ""
+        self._has_blank_edges = (inside[:1].isspace(), inside[-1:].isspace())
+        return f"{marks}{_with_references(inside, str.isspace, first=True, last=True)}{marks}" if inside else ""
 
     def _heading(self, node: Node, *_: str) -> str:
         depth = node.settings["depth"]
@@ -328,6 +338,17 @@ def _escape_backslashes(text: str, after: str) -> str:
 
 def _reference(character: str) -> str:
     return f"&#x{ord(character):X};"
+
+
+def _with_references(text: str, is_unsafe: Callable[[str], bool], *, first: bool = False, last: bool = False) -> str:
+    """Return a text whose first or last character is a reference if it is unsafe next to marks of emphasis."""
+    if first and text and is_unsafe(text[0]):
+        text = _reference(text[0]) + text[1:]
+    return text[:-1] + _reference(text[-1]) if last and text and is_unsafe(text[-1]) else text
+
+
+def _is_word_or_blank(character: str) -> bool:
+    return character.isspace() or _is_word(character)
 
 
 def _has_line_break(node: Node) -> bool:

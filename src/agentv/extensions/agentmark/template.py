@@ -57,7 +57,7 @@ class _Scope:
 
 
 def check_nodes(nodes: Iterable[Node], components: Components) -> None:
-    """Raise MdxError for a tag or an expression that AgentMark's engine does not know."""
+    """Raise MdxError for a tag or an expression that AgentMark's engine does not know. Loops get their blocks."""
     for node in nodes:
         name = node.settings.get("name") if node.is_tag else None
         if name == "Raw":
@@ -65,9 +65,7 @@ def check_nodes(nodes: Iterable[Node], components: Components) -> None:
         if name and name[0].isupper() and name not in _TAGS and name not in components:
             raise MdxError(f"<{name}> is not a tag of AgentMark, nor an imported component", node.line)
         if name == "ForEach":
-            check_nodes(_loop_body(node)[1], components)
-            _check_expressions(node)
-            continue
+            node.settings["loop"], node.children = _loop_body(node)
         _check_expressions(node)
         check_nodes(node.children, components)
 
@@ -100,14 +98,19 @@ def _loop_body(node: Node) -> tuple[re.Match[str], list[Node]]:
     return arrow, _unwrap(parse_mdx(code[1:-1].strip() if is_enclosed else code, body[0].line))
 
 
-def inline_components(nodes: list[Node], components: Components) -> list[Node]:
-    """Replace the tags of components by their blocks."""
+def inline_components(nodes: list[Node], components: Components, *, is_loop: bool = False) -> list[Node]:
+    """Replace the tags of components by their blocks; in a loop, these are in a fragment, as in AgentMark's engine."""
     expanded: list[Node] = []
     for node in nodes:
         if node.is_tag and node.settings["name"] in components:
-            expanded += _component(node, {}, components)
+            blocks = _component(node, {}, components)
+            fragment = Node("flowTag", blocks, settings={"name": None, "attributes": {}}, line=node.line)
+            expanded += [fragment] if is_loop else blocks
             continue
-        node.children = inline_components(node.children, components)
+        starts_loop = node.is_tag and node.settings["name"] == "ForEach"
+        node.children = inline_components(node.children, components, is_loop=is_loop or starts_loop)
+        if starts_loop:
+            node.children = _unwrap(node.children)
         expanded.append(node)
     return expanded
 
@@ -130,7 +133,11 @@ def _with_properties(
         if "props." in node.value:
             code = _substitute(node.value, attributes)
             if _LITERAL.fullmatch(code):
-                value = code[1:-1] if code[0] == "'" else json.loads(code)
+                try:
+                    value = code[1:-1] if code[0] == "'" else json.loads(code)
+                except ValueError:
+                    what = f"The expression {{{code}}} is not supported in a component"
+                    raise MdxError(what, node.line) from None
                 return [text_node(str(value))]
             node.value = code
         return [node]
@@ -218,7 +225,7 @@ class _Renderer:
         return self._all(node.children, scope.child())
 
     def _loop(self, node: Node, scope: _Scope) -> list[Node]:
-        arrow, template = _loop_body(node)
+        arrow, template = node.settings["loop"], node.children
         items = self._attributes(node, scope).get("arr", UNDEFINED)
         results: list[Node] = []
         for index, item in enumerate(items if isinstance(items, list | tuple) else ()):

@@ -100,7 +100,7 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
 
     aliases: ClassVar[dict[str, str]] = {
         **CodingAgent.aliases,
-        "llm_provider": "pi_provider",
+        **dict.fromkeys(("llm_provider", "subprovider"), "pi_provider"),
         "pi_model": "model",
         "model_reasoning_effort": "thinking",
     }

@@ -1,5 +1,6 @@
 """The command lines of AgentV (TypeScript) and AgentMark: the same option here, or what to use instead."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from agentv.errors import UsageError
@@ -54,7 +55,7 @@ SUCCESSORS: Mapping[str, Mapping[str, str]] = {
         "bundle": "Copy the run folder: it has its cases, and can be resumed, rescored and compared from there",
     },
     "compare": {
-        "--candidate -c": "Name targets of a run as RUN:TARGET: agentv compare RUN:old RUN:new",
+        "--candidate -c -b": "Name targets of a run as RUN:TARGET: agentv compare RUN:old RUN:new",
         "--targets": "Name targets of a run as RUN:TARGET: agentv compare RUN:old RUN:new",
         "--format -f": "Pass --json or --markdown",
     },
@@ -107,6 +108,7 @@ SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {
         "those of SWE-bench, are read as they are",
         "promptfoo": "agentv eval promptfooconfig.yaml: it is read as it is",
     },
+    "runs": {"rerun": "agentv eval with the same files, or with --from RUN --only failed"},
 }
 """Subcommands with a successor of their own."""
 
@@ -127,7 +129,8 @@ def translate(command: str, arguments: list[str]) -> list[str]:
         if name.startswith("-")
     }
     refused = {name: text for names, text in SUCCESSORS.get(command, {}).items() for name in names.split()}
-    if command == "eval" and arguments[:1] == ["run"]:
+    is_run = command == "eval" and arguments[:1] == ["run"]
+    if is_run:
         arguments = arguments[1:]
     elif arguments and arguments[0] in refused and not arguments[0].startswith("-"):
         raise UsageError(f"`agentv {command} {arguments[0]}` does not exist", hint=refused[arguments[0]])
@@ -150,6 +153,8 @@ def translate(command: str, arguments: list[str]) -> list[str]:
         if here:
             mark = "@" if here.endswith(" @COMMIT") else ""
             values.setdefault(here.rpartition(" ")[0], []).append(mark + value)
+    if command == "eval" and (is_run or values):  # else it may be our own option
+        translated = [re.sub("^--threshold(?==|$)", "--min-score", argument) for argument in translated]
     return [*_options(values), *translated] if command != "convert" else [*translated, *_options(values)]
 
 

@@ -13,13 +13,15 @@ from agentv.settings.settings_reader import field_of
 from agentv.support.yaml.yaml_parser import Map, Seq
 
 _VARIABLE = re.compile(r"\{\{-?\s*env\.(\w+)\s*-?\}\}")
+_API = re.compile(r"openai:(?P<format>responses|chat):(?P<model>.+)")
+_MESSAGES = "anthropic:messages:"
+_CODEX = re.compile(r"openai:(?P<agent>codex(?:-sdk|-app-server|-desktop)?)(?::(?P<model>.+))?")
 _CONFIG, _LOCAL = "config.yaml", "config.local.yaml"
 _JUDGES = frozenset(("judge_target", "grader_target"))
-_PROGRAM = "exec:"
+_OWN, _PROGRAM = "agentv", "exec:"
 _NAMES = {
     "batch_requests": "provider_batching",
     "reasoning_effort": "model_reasoning_effort",
-    "subprovider": "pi_provider",
 }
 """Settings with another name here, if the provider has them."""
 
@@ -51,19 +53,31 @@ def _merged(base: Any, overlay: Any) -> Any:
 
 
 def targets_of_providers(data: Any, path: str) -> Any:
-    """Return the data of a targets file for providers of a list or a configuration, or for targets with providers."""
-    if isinstance(data, Map) and os.path.basename(path) == _CONFIG:
-        data = _with_overlay(data, path)
-        grader = object_at(data, "defaults").get("grader")
-        if isinstance(name := data.get("providers"), str):
-            data = parse_settings_file(os.path.join(os.path.dirname(path), name.removeprefix("file://")))
-        return _with_judge(targets_of_providers(data, ""), grader)
+    """Return the data of a targets file for providers of a list or a configuration, or for targets with providers.
+
+    A configuration in the same folder names their judge.
+    """
+    if not path:
+        return _targets(data)
+    folder, name = os.path.split(path)
+    config_path = os.path.join(folder, _CONFIG)
+    config = data if name == _CONFIG else parse_settings_file(config_path) if os.path.isfile(config_path) else None
+    config = _with_overlay(config, config_path) if isinstance(config, Map) else {}
+    if name == _CONFIG:
+        data = config
+        if isinstance(file := config.get("providers"), str):
+            data = parse_settings_file(os.path.join(folder, file.removeprefix("file://")))
+    return _with_judge(_targets(data), object_at(config, "defaults").get("grader"))
+
+
+def _targets(data: Any) -> Any:
     key = "targets" if isinstance(data, Map) and "targets" in data else "providers"
     providers = data.get(key) if isinstance(data, Map) else data
     if not isinstance(providers, Seq):
         return data
     mapped = _target if key == "providers" else _program
-    targets = Seq(mapped(entry) if isinstance(entry, Map) else entry for entry in providers)
+    entries = [_written_out(providers, index) for index in range(len(providers))] if key == "providers" else providers
+    targets = Seq(mapped(entry) if isinstance(entry, Map) else entry for entry in entries)
     targets.start, targets.marks = providers.start, providers.marks
     if key == "targets":
         return data.with_values({**data, key: targets})
@@ -88,6 +102,16 @@ def _program(entry: Map) -> Map:
     return entry.with_values({**entry, "provider": "cli"}) if is_own else entry
 
 
+def _written_out(providers: Seq, index: int) -> Any:
+    """Return an entry of a list; one that is only an id, as an object at its position."""
+    entry = providers[index]
+    if not isinstance(entry, str):
+        return entry
+    written = Map({"id": entry})
+    written.start, written.marks = providers.marks[index], {"id": providers.marks[index]}
+    return written
+
+
 def _target(entry: Map) -> Map:
     id = str(entry.get("id", ""))
     if id.startswith(_PROGRAM):
@@ -95,7 +119,8 @@ def _target(entry: Map) -> Map:
         entry.setdefault("label", id)
         id = "cli"
     settings = {**entry, **(entry["config"] if isinstance(entry.get("config"), dict) else {})}
-    provider, model = _parts(id)
+    parts = _parts(id)
+    provider = parts["provider"]
     kind = TARGETS.canonical(provider)
     has_field = partial(field_of, TARGETS.find(kind)) if kind is not None else None
     own = {
@@ -103,19 +128,29 @@ def _target(entry: Map) -> Map:
         for key, value in settings.items()
         if key not in ("id", "label", "config")
     }
-    if own.get("runtime") == "host":  # the only one here
+    if own.get("runtime") in ("host", {"type": "host"}):  # the only one here
         del own["runtime"]
     command = own.get("command")
     if isinstance(command, list) and command and provider != "cli":
         own = {key: value for key, value in own.items() if key != "command"} | {"executable": command[0]}
         own |= {"args": command[1:]} if command[1:] else {}
-    target = {"name": str(entry.get("label") or id), "provider": provider, **({"model": model} if model else {})}
+    target = {"name": str(entry.get("label") or id), **parts}
     return entry.with_values(replace_texts({**target, **own}, lambda text, _: _VARIABLE.sub(r"${{ \1 }}", text)))
 
 
-def _parts(id: str) -> tuple[str, str]:
-    """Return the provider of an id such as `azure`, `agentv:codex-cli` or `openai:gpt-5-mini`, and its model."""
-    first, _, rest = id.partition(":")
+def _parts(id: str) -> dict[str, str]:
+    """Return the settings that an id names: the provider, the model and the API of `openai:chat:gpt-5`, for example."""
+    if api := _API.fullmatch(id):
+        return {"provider": "openai", "model": api["model"], "api_format": api["format"]}
+    if codex := _CODEX.fullmatch(id):
+        return _without_blanks(codex["agent"], codex["model"])
+    first, _, rest = id.replace(_MESSAGES, "anthropic:", 1).partition(":")
     if not rest or TARGETS.canonical(rest) is not None:
-        return rest or first, ""
-    return (first, rest) if TARGETS.canonical(first) is not None else (id, "")
+        return _without_blanks(rest or first, "")
+    if first == _OWN and TARGETS.canonical(rest.partition(":")[0]) is not None:
+        return _parts(rest)
+    return _without_blanks(first, rest) if TARGETS.canonical(first) is not None else {"provider": id}
+
+
+def _without_blanks(provider: str, model: str | None) -> dict[str, str]:
+    return {"provider": provider, **({"model": model} if model else {})}

@@ -6,12 +6,13 @@ criteria of one rubric. The score of a case is the weighted mean, so that an ass
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row
 from agentv.extensions.promptfoo.assertion_entries import REFUSED, entries_of
-from agentv.extensions.promptfoo.config_templates import names_of, rendered_strictly
+from agentv.extensions.promptfoo.config_templates import is_template, names_of, rendered_strictly
 from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED, Grading
 from agentv.extensions.promptfoo.transform_code import transforms_of
 
@@ -146,9 +147,16 @@ def _without_gate(entry: dict[str, Any]) -> dict[str, Any]:
 def _inserted(value: Any, grading: Grading) -> Any:
     """Return a value with the variables of the test inserted; other names become empty, which is a loss."""
     for text in _texts(value):
-        for name in sorted(names_of(text) - grading.variables.keys()):
+        for name in sorted(names_of(text) - grading.variables.keys() - {"vars"}):
             grading.lose(f"'{{{{ {name} }}}}' in an assertion: the test has no such variable, so that it is empty")
-    return rendered_strictly(value, grading.variables)
+        if is_template(text) and with_variables(text, grading.variables) == text:
+            grading.lose(f"'{text[:80]}' in an assertion cannot be rendered, and is left as it is")
+    return with_variables(value, grading.variables)
+
+
+def with_variables(value: Any, variables: Mapping[str, Any]) -> Any:
+    """Return a value with variables inserted, which may be called `name` or `vars.name`."""
+    return rendered_strictly(value, {"vars": variables, **variables})
 
 
 def _texts(value: Any) -> list[str]:

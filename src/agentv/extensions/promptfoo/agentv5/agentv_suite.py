@@ -21,7 +21,6 @@ from agentv.extensions.promptfoo.agentv5.agentv_hooks import workspace_of_extens
 from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     AgentvSuite,
     case_rows,
-    imported_tests,
     is_name,
     is_written_out,
     listed,
@@ -40,11 +39,12 @@ _OF_PROMPTFOO = frozenset(
         *("redteam", "sharing", "assertionTemplates", "writeLatestResults"),
     }
 )
+_OWN_OBJECTS = ("imports", "experiment", "target", "tags")
 _OF_4X = frozenset({"evalcases", "eval_cases", "execution"})
 _WITH_PROMPTS = frozenset({"target", "name", "assert", "threshold", "defaults", "category", "governance", "requires"})
 """Keys that promptfoo does not have, and that a 4.x file may have as well."""
 
-_NOTES = ("category", "version", "author", "license", "requires", "governance")
+_NOTES = ("experiment", "category", "version", "author", "license", "requires", "governance")
 _LOST = {
     "derived_metrics": "derived_metrics: use a `composite` evaluator",
     "output_path": "output_path: use --out",
@@ -53,7 +53,7 @@ _READ = frozenset(
     {
         *("tests", "scenarios", "prompts", "providers", "targets", "defaults", "environment", "timeout_seconds", "env"),
         *("evaluate_options", "threshold", "default_test", "assert", "tags", "metadata", "$schema", *_NOTES, *_LOST),
-        *("extensions", "suite", NOT_CALLED),
+        *("extensions", "suite", "imports", NOT_CALLED),
     }
 )
 _OPTIONS = {"max_concurrency": "workers"}
@@ -102,10 +102,9 @@ class _AgentvSuite(ForeignFormat):
                 lose(why)
         try:
             header = {key: value for key, value in data.items() if key not in _READ and key != "defaultTest"}
-            if imported_tests(data) and header["imports"].keys() == {"tests"}:
-                del header["imports"]
             header |= _notes(data)
-            header["execution"] = {**({"targets": suite.names} if suite.names else {}), **_execution(data, lose)}
+            targets = {"targets": suite.names} if suite.names else object_at(data, "execution")
+            header["execution"] = {**targets, **_execution(data, lose)}
             environment = data.get("environment")
             prepared = {} if is_blank(environment) else workspace_of(environment, suite.files)  # each case has its own
             if not is_blank(data.get("extensions")):
@@ -150,13 +149,13 @@ def _ignore(_: str) -> None:
 def is_suite(document: dict[str, Any]) -> bool:
     """Whether a document is a suite of AgentV (TypeScript) 5: by keys that promptfoo and 4.x do not have."""
     keys = document.keys()
-    if ("tests" not in keys and "scenarios" not in keys) or keys & (_OF_PROMPTFOO | _OF_4X):
+    if keys.isdisjoint(("tests", "scenarios", "imports")) or keys & (_OF_PROMPTFOO | _OF_4X):
         return False
-    if keys & _OWN_KEYS:
+    if keys & _OWN_KEYS or any(isinstance(document.get(key), dict) for key in _OWN_OBJECTS):
         return True
     providers = listed(document.get("providers"))
     tests = [test for test in listed(document.get("tests")) if isinstance(test, dict)]
-    if any(map(is_written_out, providers)):
+    if any(map(is_written_out, providers)) or any("include" in test for test in tests):
         return True
     if not all(map(is_name, providers)):
         return any(_is_own(test) for test in tests)

@@ -11,17 +11,17 @@ from agentv.datasets.case.shorthand import is_message
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
-from agentv.datasets.variables import replace_texts
-from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of
+from agentv.datasets.variables import inserter, replace_texts
+from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
+from agentv.extensions.promptfoo.agentv5.earlier_forms import imported_tests, path_of, with_current_forms
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, document_at, is_typescript
-from agentv.extensions.promptfoo.config_templates import rendered_strictly
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
-from agentv.model.diagnostics import KeyPath
+from agentv.model.diagnostics import KeyPath, Problems
 from agentv.registry import service
 from agentv.settings.project import project_root
 from agentv.trust.env_file import load_environment
@@ -45,7 +45,8 @@ _OWN_KINDS = frozenset(
         *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "vscode"),
     }
 )
-_WHOLE = re.compile(r"\{\{-?\s*(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
+_WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
+_PART = re.compile(r"\{\{\s*[\w.]+\s*\}\}")
 _ENV_DEFAULT = re.compile(r"""\{\{\s*env\.(\w+)\s*\|\s*default\(\s*(['"])(.*?)\2\s*(?:,\s*true\s*)?\)\s*\}\}""")
 _ENV_LEFT = re.compile(r"\{\{-?\s*env\b[^}]*\}\}")
 
@@ -66,15 +67,11 @@ def _with_defaults(document: dict[str, Any], path: str) -> Any:
 
 
 def _with_imports(document: dict[str, Any]) -> Any:
-    """Return the tests with those of `imports.tests`, which are files."""
-    files = [entry.get("path") if isinstance(entry, dict) else entry for entry in listed(imported_tests(document))]
-    tests = document.get("tests")
+    """Return the tests with those of `imports.tests` and of tests with `include`, which are files."""
+    tests, files = document.get("tests"), imported_tests(document)
+    if isinstance(tests, list) and any(isinstance(test, dict) and "include" in test for test in tests):
+        tests = [path_of(test) if isinstance(test, dict) and "include" in test else test for test in tests]
     return [*listed(tests), *files] if files else tests
-
-
-def imported_tests(document: dict[str, Any]) -> Any:
-    """Return the tests that a suite imports."""
-    return object_at(document, "imports").get("tests")
 
 
 class AgentvSuite(Suite):
@@ -83,7 +80,7 @@ class AgentvSuite(Suite):
     is_promptfoo = False
 
     def __init__(self, path: str, lose: Lose) -> None:
-        document = _with_defaults(document_at(path), path)
+        document = with_current_forms(_with_defaults(document_at(path), path))
         if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
             document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
         shared = {**document, "defaultTest": document.get("default_test"), "tests": _with_imports(document)}
@@ -101,6 +98,10 @@ class AgentvSuite(Suite):
         self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(self.data.get("assert"))]
         providers = listed(document.get("providers", document.get("targets")))
         self.names = [name for provider in providers if (name := self.target(provider)) is not None]
+        references = listed(object_at(document, "execution").get("targets"))
+        self.targets.entries += [
+            {"name": entry["name"], "use_target": entry["use_target"]} for entry in references if "use_target" in entry
+        ]
         defaults = object_at(self.data, "defaults")
         if not self.names and not is_blank(defaults.get("provider")):
             self.names = [name for name in [self.target(defaults["provider"])] if name is not None]
@@ -163,21 +164,32 @@ def trials_of(repeat: Any, lose: Lose) -> Any:
     if not isinstance(repeat, dict):
         return repeat
     for key in sorted(repeat.keys() - {"count"}):
+        if repeat[key] in ("mean", False):  # the strategy, and no early exit
+            continue
         lose(f"repeat.{key} '{text_of(repeat[key])}': all answers count in the mean, with pass@k next to it")
     return repeat.get("count", 1)
 
 
 def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[dict[str, Any]]:
     """Yield the cases of a test: one for each combination of its lists of texts. Raises ValueError."""
-    if "include" in test:
-        raise ValueError("'include' of another suite is not supported. Give both files on the command line")
     variables = with_files(object_at(test, "vars"), suite.files)
     lists = {key: value for key, value in variables.items() if _is_texts(value)}
     for values, told_apart in combinations(lists):
-        row = _row(suite, test, resolved({**variables, **values}), lose)
+        row = _row(suite, test, _resolved({**variables, **values}, lose), lose)
         if told_apart and "id" in row:
             row["id"] = f"{row['id']} [{told_apart}]"
         yield row
+
+
+def _resolved(variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    """Return variables with others inserted where their texts name them, in messages too."""
+    variables = resolved(variables)
+    problems = Problems()
+    insert = inserter({"vars": variables, **variables}, problems)
+    inserted: dict[str, Any] = replace_texts(variables, insert)
+    for problem in problems:
+        lose(problem.message)
+    return inserted
 
 
 def _is_texts(value: Any) -> bool:
@@ -191,16 +203,16 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
     skips = object_at(test, "execution").get("skip_defaults") is True
     assertions = [*listed(test.get("assert")), *([] if skips else suite.shared_assertions)]
     row: dict[str, Any] = {
-        **({} if is_blank(id) else {"id": id}),
+        **({} if is_blank(id) else {"id": with_variables(id, variables)}),
         **{key: test[key] for key in _KEPT if not is_blank(test.get(key))},
         "input": _input(suite, test, variables),
         "execution": _own_execution(suite, test, lose),
     }
     expected = first_of(test, "expected_output") or variables.get("expected_output")
     if not is_blank(expected):
-        row["expected_output"] = expected
+        row["expected_output"] = _values(expected, variables)
     if not is_blank(test.get("criteria")):
-        row["criteria"] = rendered_strictly(test["criteria"], variables)
+        row["criteria"] = with_variables(test["criteria"], variables)
     if assertions:
         row["evaluators"] = evaluators_of(assertions, grading, transform)
         if not row["evaluators"]:
@@ -212,13 +224,25 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
     return placed_row({**row, **_details(suite, test, grading)}, test, {"evaluators": "assert"})
 
 
+def _values(value: Any, variables: dict[str, Any]) -> Any:
+    """Return a value with variables inserted; a text that is only a variable, or a part of one, becomes its value."""
+    insert = inserter({"vars": variables, **variables}, Problems())
+
+    def replace(text: str, path: KeyPath) -> Any:
+        whole = _PART.fullmatch(text.strip())
+        value = None if whole is None else insert(whole[0], path)
+        return with_variables(text, variables) if whole is None or value == whole[0] else value
+
+    return replace_texts(value, replace)
+
+
 def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict[str, Any]:
     details: dict[str, Any] = {}
     for key in test.keys() - _TEST_KEYS:
         if not is_blank(test[key]):
             grading.lose(f"'{key}' of a test")
     if not is_blank(test.get("description")):
-        details["description"] = text_of(rendered_strictly(test["description"], grading.variables))
+        details["description"] = text_of(with_variables(test["description"], grading.variables))
     if not is_blank(test.get("metadata")):
         details["metadata"] = test["metadata"]
     environment = first_of(test, "environment") or suite.data.get("environment")
@@ -234,7 +258,7 @@ def _turn(turn: Any, grading: Grading) -> Any:
         return turn
     fields = {key: value for key, value in turn.items() if key not in ("assert", "assertions")}
     assertions = first_of(turn, "assert", "assertions")
-    texts = rendered_strictly(fields, grading.variables)
+    texts = with_variables(fields, grading.variables)
     row = {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
     return placed_row(row, turn, {"evaluators": "assert" if "assert" in turn else "assertions"})
 
@@ -242,7 +266,7 @@ def _turn(turn: Any, grading: Grading) -> Any:
 def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) -> Any:
     """Return the input of a case: its own, the variable that is the prompt, or variables for the prompts."""
     if not is_blank(test.get("input")):
-        return rendered_strictly(test["input"], variables)
+        return with_variables(test["input"], variables)
     name = suite.whole_variable or (None if suite.prompts else "input")
     if name is None:
         used = frozenset(variable for prompt in suite.prompts for variable in prompt.names)

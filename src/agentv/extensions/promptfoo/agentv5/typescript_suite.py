@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import document_of, record_file
-from agentv.datasets.foreign.values import is_blank, object_at
+from agentv.datasets.foreign.values import object_at
 from agentv.extensions.promptfoo.functions.calls import CodeNotRun, call_function
 from agentv.model.values import to_json
 from agentv.support.yaml.yaml_parser import parse_yaml
@@ -82,17 +82,6 @@ def _as_yaml(exported: dict[str, Any]) -> dict[str, Any]:
     options = {name: document.pop(key) for key, name in _OPTIONS.items() if key in document}
     if options:
         document["evaluate_options"] = {**options, **object_at(document, "evaluate_options")}
-    for key in ("experiment", "execution"):
-        settings = dict(object_at(document, key))
-        targets = settings.pop("targets", settings.pop("target", None))
-        if not is_blank(targets):
-            document.setdefault("providers", targets)
-            document[key] = settings or None
-    target = document.get("target")
-    if isinstance(target, dict):
-        settings = {key: value for key, value in target.items() if key not in ("name", "provider")}
-        provider = {"id": target.get("provider"), "label": target.get("name", "default"), "config": settings}
-        document |= {"providers": [provider], "target": None}
     return {key: value for key, value in document.items() if value is not None}
 
 
