@@ -111,6 +111,7 @@ def metrics_of(response: Response) -> ExecutionMetrics:
         stop_reason,
         response.logprobs,
         response.answered_by,
+        response.provider_data,
         response.estimated_usd or None,
         response.trace_id,
     )

@@ -313,6 +313,7 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         options=options,
         read_prompt=suite.files.prompt_text,
         is_model=suite.targets.is_model,
+        targets=suite.targets.evaluated(test.get("provider")),
     )
     transform = options.get("transform") or options.get("postprocess")
     names = frozenset(name for prompt in suite.prompts for name in prompt.names)

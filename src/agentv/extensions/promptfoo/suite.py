@@ -56,7 +56,8 @@ class Suite:
         marks = EnvironmentMarks(own, variables, evaluates=self.is_promptfoo)
         rest = marks.of({key: value for key, value in document.items() if key not in hidden})
         providers = marks.of(with_provider_ids(providers, {**public, **own}))
-        self.targets = SuiteTargets(providers, self.files, lose)
+        known = own.keys() | {name for name, value in variables.items() if value != ""}
+        self.targets = SuiteTargets(providers, self.files, lose, known)
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
         reasons: list[str] = []
         filters = {str(name): self._filter(path) for name, path in object_at(self.data, "nunjucksFilters").items()}

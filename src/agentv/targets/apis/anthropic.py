@@ -144,7 +144,7 @@ def messages_wire(settings: Anthropic) -> api.WireApi:
         return _cached({**constant, **fields}, settings.prompt_caching) if settings.prompt_caching else fields
 
     headers = {"anthropic-version": version}
-    return api.WireApi(constant, variable, read_answer, read_bill, settings.extra_body, headers)
+    return api.WireApi(constant, variable, read_answer, read_bill, settings.extra_body, headers, "messages")
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
