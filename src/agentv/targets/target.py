@@ -288,7 +288,7 @@ class ModelApi(Target, frozen=True, kw_only=True):
     """Reasoning effort such as `low`, or the API's own object."""
 
     answer_form: Literal["text", "promptfoo"] = "text"
-    """`promptfoo`: the answer is what promptfoo reads from the reply, with tool calls as JSON, and with its thinking."""
+    """`promptfoo`: the answer is what promptfoo reads from the reply, such as tool calls, and its thinking."""
 
     headers: dict[str, str] = {}
     """Headers of every call."""

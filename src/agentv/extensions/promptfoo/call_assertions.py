@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentv.datasets.foreign.values import object_at
+from agentv.datasets.foreign.values import object_at, text_of
 from agentv.extensions.promptfoo.text_assertions import schema_entry, script_text_of
 
 CALL_TYPES = ("is-valid-openai-tools-call", "is-valid-openai-function-call", "is-valid-function-call")
@@ -16,7 +16,7 @@ def call_entry(type_: str, targets: Iterable[Mapping[str, Any]]) -> dict[str, An
     reads, is_listed = (_tools, True) if type_ == CALL_TYPES[0] else (_functions, False)
     schemas: dict[str, Any] = {}
     for function in (each for entry in targets for each in reads(entry)):
-        name, schema = function.get("name"), object_at(function, "parameters")
+        name, schema = text_of(function.get("name")), object_at(function, "parameters")
         if schemas.setdefault(name, schema) != schema:
             raise ValueError(f"The providers have different functions '{name}', and '{type_}' has one schema for each")
     calls = [
@@ -26,13 +26,9 @@ def call_entry(type_: str, targets: Iterable[Mapping[str, Any]]) -> dict[str, An
     ]
     results: list[dict[str, Any]] = [{"required": ["result"]}] if is_listed else []
     schema = {"type": "array", "minItems": 1, "items": {"anyOf": [*calls, *results]} if calls or results else False}
-    transform = {"javascript": script_text_of("function_calls"), "allow_empty": True}
-    config = f"const isListed = {str(is_listed).lower()};\n"
-    return {
-        **schema_entry(schema),
-        "name": type_.replace("-", "_"),
-        "transform": {**transform, "javascript": config + transform["javascript"]},
-    }
+    code = f"const isListed = {str(is_listed).lower()};\n{script_text_of('function_calls')}"
+    transform = {"javascript": code, "allow_empty": True}
+    return {**schema_entry(schema), "name": type_.replace("-", "_"), "transform": transform}
 
 
 def _tools(entry: Mapping[str, Any]) -> list[dict[str, Any]]:

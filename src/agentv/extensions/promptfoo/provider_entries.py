@@ -128,7 +128,17 @@ _KEYS = {
 }
 _PASSED_ON = (
     *("top_p", "top_k", "frequency_penalty", "presence_penalty", "stop", "stop_sequences", "n", "user", "logit_bias"),
-    *("parallel_tool_calls", "tool_choice", "functions", "function_call", "metadata", "verbosity", "service_tier", "min_p", "repetition_penalty"),
+    *(
+        "parallel_tool_calls",
+        "tool_choice",
+        "functions",
+        "function_call",
+        "metadata",
+        "verbosity",
+        "service_tier",
+        "min_p",
+        "repetition_penalty",
+    ),
 )
 _SILENT = (
     *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
@@ -154,6 +164,14 @@ def provider_parts(provider: Any) -> tuple[str, dict[str, Any]]:
         options = options if isinstance(options, dict) else {}
         return str(options.get("id", id)), options
     raise UnmappedProvider("it has no id")
+
+
+def provider_name(provider: Any) -> str:
+    """Return the id of a provider; empty for anything else."""
+    try:
+        return provider_parts(provider)[0]
+    except UnmappedProvider:
+        return ""
 
 
 def is_script(id: str) -> bool:

@@ -15,7 +15,6 @@ from agentv.model.response import Response, TargetFailure
 from agentv.targets.answers import response_from_object
 from agentv.targets.python_call import KNOWN
 
-
 _FIGURES = ("output", "error", "cost", "latencyMs", "tokenUsage", "token_usage")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
-from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, is_script, provider_parts, target_entry
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.model.values import to_json
@@ -85,7 +85,7 @@ class SuiteTargets:
         return name
 
     def _with_files(self, provider: Any) -> Any:
-        """Return a provider with the content of the files in its config; JavaScript reads its own. Raises ValueError."""
+        """Return a provider with the content of the files in its config, which JavaScript reads itself."""
         id, options = provider_parts(provider)
         if is_blank(options.get("config")) or is_script(id):
             return provider
