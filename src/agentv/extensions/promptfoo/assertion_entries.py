@@ -46,7 +46,7 @@ _REFUSED = {
     "classifier": "it calls a classifier of Hugging Face",
     "pi": "it calls a service of another company",
     "is-sql contains-sql": "call node-sql-parser in a `javascript` assertion with a file, or use `python`",
-    "is-xml contains-xml is-html": "there is no such check; use `python`",
+    "contains-xml is-html": "there is no such check; use `is-xml`, `contains-html` or `python`",
     "meteor": "it needs WordNet; use `gleu`, `bleu`, `rouge-n` or `similar`",
     "human": "label the answers with `agentv view --label`",
     "ruby": "Ruby is not supported",

@@ -10,7 +10,8 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.promptfoo.transform_code import response_code, transforms_of
+from agentv.extensions.promptfoo.http_provider import http_entry
+from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.support.javascript.values import stringify
 
 _WORDS = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
@@ -224,7 +225,10 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
     if id == "echo":
         return {"provider": "mock"}
     if id.startswith(("http://", "https://")) or kind in ("http", "https"):
-        return _http_entry(id, config)
+        try:
+            return http_entry(id, config, folder, lose)
+        except ValueError as error:
+            raise UnmappedProvider(str(error)) from None
     if kind == "python" or (kind == "file" and ".py" in id):
         return _python_entry(rest.removeprefix("//"), config, folder)
     if is_script(id):
@@ -318,25 +322,6 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
         settings = {"endpoint": settings.pop("base_url", "https://${{ AZURE_API_HOST }}"), **settings}
         settings.update({"version": config["apiVersion"]} if isinstance(config.get("apiVersion"), str) else {})
     return {**settings, "extra_body": extra} if extra else settings
-
-
-def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
-    url = config.get("url", id)
-    if not isinstance(url, str) or "://" not in url or "request" in config:
-        raise UnmappedProvider("it has no `url`; raw requests are not supported")
-    for key in ("transformRequest", "session", "sessionParser", "auth", "signatureAuth", "tls", "multipart"):
-        if not is_blank(config.get(key)):
-            raise UnmappedProvider(f"'{key}' is not supported; use a target of provider `python`")
-    body = config.get("body")
-    try:
-        code = response_code(config.get("transformResponse", config.get("responseParser")))
-    except ValueError as error:
-        raise UnmappedProvider(str(error)) from None
-    entry: dict[str, Any] = {"provider": "promptfoo_http", "url": url, "javascript": code}
-    entry["method"] = text_of(config.get("method")).upper() or ("GET" if body is None else "POST")
-    if isinstance(config.get("queryParams"), dict):
-        entry["query"] = {key: text_of(value) for key, value in config["queryParams"].items()}
-    return entry | {key: config[key] for key in ("headers", "body") if not is_blank(config.get(key))}
 
 
 def _python_entry(reference: str, config: dict[str, Any], folder: str) -> dict[str, Any]:

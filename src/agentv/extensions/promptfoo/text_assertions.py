@@ -19,7 +19,7 @@ OVERLAP = {"rouge-n": 0.75, "bleu": 0.5, "gleu": 0.5, "tool-call-f1": 1.0}
 
 TEXT_TYPES = (
     *(*_TEXTS, *_LISTS, *OVERLAP, "equals", "regex", "is-json", "contains-json", "levenshtein", "word-count"),
-    *("is-refusal", "contains-html"),
+    *("is-refusal", "contains-html", "is-xml"),
 )
 _CHECKS = Path(__file__).parent / "checks"
 _DEFAULT_EDITS = 5
@@ -180,6 +180,17 @@ def _calls_entry(_: str, value: Any) -> dict[str, Any]:
     return {**script_entry("tool_call_f1"), "config": {"tools": tools}}
 
 
+def _xml_entry(_: str, value: Any) -> dict[str, Any]:
+    """Return a check that is Python, in a file of this extension."""
+    names = value.get("requiredElements") if isinstance(value, dict) else value
+    names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+    if not isinstance(names, list | None) or (isinstance(value, dict) and value and names is None):
+        raise ValueError("The value of 'is-xml' must be a list of elements, or have `requiredElements`")
+    code = (_CHECKS / "is_xml.txt").read_text("utf-8")
+    required = [script_text(name) for name in names or ()]
+    return {"type": "python", "name": "is_xml", "code": code, "syntax": "promptfoo", "config": {"required": required}}
+
+
 def script_entry(name: str, **config: Any) -> dict[str, Any]:
     """Return a check that is JavaScript, in a file of this extension."""
     settings = {"syntax": "promptfoo", "config": config} if config else {}
@@ -196,6 +207,7 @@ _MADE: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "contains-json": _json_entry,
     "is-refusal": _refusal_entry,
     "word-count": _word_count,
+    "is-xml": _xml_entry,
     "contains-html": lambda *_: script_entry("contains_html"),
     "tool-call-f1": _calls_entry,
 }
