@@ -17,6 +17,7 @@ from agentv.errors import InvalidDatasetError
 from agentv.extensions.promptfoo.assertion_entries import combined_entry, entries_of
 from agentv.extensions.promptfoo.config_templates import names_of, rendered
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
+from agentv.extensions.promptfoo.prompt_chats import with_chat
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.provider_entries import provider_name, provider_parts
 from agentv.extensions.promptfoo.script_config import document_at, is_script_config
@@ -248,7 +249,7 @@ def _variants(
     name = _case_name(test, variables, told_apart)
     if suite.prompts and not (isinstance(name, str) and name.strip()):
         name = f"test-{digest([variables, digest(test['assert'])])[:10]}"  # as in results of promptfoo
-    prompts = _prompts_for(suite, test)
+    prompts = [with_chat(suite.targets, prompt, variables) for prompt in _prompts_for(suite, test)]
     pairs = _targets_by_prompt(suite, test, prompts)
     everything = [suite.targets.names] * len(suite.prompts)
     if prompts == suite.prompts and [pairs[prompt.id] for prompt in prompts] == everything:
