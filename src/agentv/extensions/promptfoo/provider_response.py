@@ -50,6 +50,7 @@ def read_response(value: Any) -> Response:
     figures = {"cost_usd": value.get("cost"), "duration_ms": value.get("latencyMs")}
     response = response_from_object({"text": "", **figures, "token_usage": tokens if all(tokens.values()) else None})
     more = {key: item for key, item in value.items() if key not in _FIGURES}
+    more |= {"cached": False} if "cached" in more else {}  # as in promptfoo, which has just called it
     try:
         data = script_value(json.dumps(more, allow_nan=False)) or None
     except (TypeError, ValueError, RecursionError) as error:
