@@ -117,6 +117,9 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     logprobs: Any = None
     """Token log probabilities as the API returned them."""
 
+    provider_data: dict[str, Any] | None = None
+    """Other fields that a provider of promptfoo returned with its answer, such as `metadata`."""
+
     wait_s: float | None = None
     """How long the endpoint cannot take another such call."""
 
@@ -150,6 +153,11 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         message = _last_answer(self.messages)
         content = "" if message is None else message.content
         return content_text(content) if isinstance(content, tuple) else content
+
+    @property
+    def metadata(self) -> Any:
+        """The metadata that a provider of promptfoo returned with its answer; None if there is none."""
+        return (self.provider_data or {}).get("metadata")
 
     @property
     def answer_message(self) -> Message | None:

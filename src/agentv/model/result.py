@@ -109,6 +109,9 @@ class ExecutionMetrics(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
     answered_by: str | None = None
     """The fallback target that answered."""
 
+    provider_data: dict[str, Any] | None = None
+    """Other fields that a provider of promptfoo returned with its answer, such as `metadata`."""
+
     estimated_cost_usd: float | None = None
     """The part of the cost that is estimated, for replies that were cut off: they are paid for, but their tokens are
     unknown.

@@ -53,15 +53,16 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransformContext(msgspec.Struct, frozen=True):
-    """What the functions of a transform may need: how their files are found, and the variables of the case."""
+    """What code of a transform may need: how files are found, the case's variables, the answer's metadata."""
 
     find_file: Callable[[str], str]
     variables: Mapping[str, Any]
+    metadata: Any = None
 
     @property
     def second_argument(self) -> dict[str, Any]:
         """The second argument of functions as in promptfoo."""
-        return {"vars": dict(self.variables), "prompt": {}, "metadata": {}}
+        return {"vars": dict(self.variables), "prompt": {}, "metadata": self.metadata or {}}
 
 
 class TransformFailure(ValueError):
@@ -69,20 +70,24 @@ class TransformFailure(ValueError):
 
 
 def apply_transform(
-    answer: Any, transform: Any, find_file: Callable[[str], str] = str, variables: Mapping[str, Any] | None = None
+    answer: Any,
+    transform: Any,
+    find_file: Callable[[str], str] = str,
+    variables: Mapping[str, Any] | None = None,
+    metadata: Any = None,
 ) -> Any:
     """Apply a transform to an answer: a mapping or a struct of its fields, or several in a list. None changes nothing.
 
-    The answer, and the result, is text or data. `variables` are those of the case, for JavaScript. Raises
-    TransformFailure if a step fails, or if nothing is left of the answer.
+    The answer, and the result, is text or data. `variables` are those of the case, and `metadata` is what a
+    provider returned with the answer, for JavaScript. Raises TransformFailure if a step fails, or if nothing is left.
     """
-    context = TransformContext(find_file, variables or {})
+    context = TransformContext(find_file, variables or {}, metadata)
     try:
         for item in transforms_in(transform):
             steps = _steps_of(item)
             answer = _apply(answer, steps, context)
             if steps.javascript is not None:
-                answer = _returned(answer, steps, context.variables)
+                answer = _returned(answer, steps, context)
     except (ValueError, EvaluatorFailure, UsageError) as error:
         raise TransformFailure(f"Cannot transform the answer: {error}") from error
     return answer
@@ -125,9 +130,9 @@ def _check_rest(value: Any, answer: Any, steps: Transform) -> None:
         raise ValueError("nothing is left of it. To score an empty text, add `allow_empty: true` to the transform")
 
 
-def _returned(answer: Any, steps: Transform, variables: Mapping[str, Any]) -> Any:
+def _returned(answer: Any, steps: Transform, place: TransformContext) -> Any:
     """Return what the JavaScript of a transform returns for an answer: text or data."""
-    context = {"vars": dict(variables)}
+    context = {"vars": dict(place.variables), **({"metadata": place.metadata} if place.metadata else {})}
     result = service("javascript-engine", "'transform.javascript'")(
         steps.javascript or "", answer, context, syntax="transform"
     )

@@ -5,7 +5,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -287,6 +287,9 @@ class ModelApi(Target, frozen=True, kw_only=True):
     reasoning: dict[str, Any] | str | None = None
     """Reasoning effort such as `low`, or the API's own object."""
 
+    answer_form: Literal["text", "promptfoo"] = "text"
+    """`promptfoo`: the answer is what promptfoo reads from the reply, such as tool calls, and its thinking."""
+
     headers: dict[str, str] = {}
     """Headers of every call."""
 
@@ -316,8 +319,10 @@ class ModelApi(Target, frozen=True, kw_only=True):
         return are_stable(self.tools)
 
     def complaints(self) -> list[str]:
-        """Check the tools that run on this machine."""
-        return tool_complaints(self.tools, is_batched=self.is_batched)
+        """Check the tools that run on this machine, and that an answer in another form ends the turn."""
+        has_loop = self.answer_form != "text" and bool(local_tools(self.tools))
+        own = ["'answer_form' cannot be combined with tools that run here"] if has_loop else []
+        return own + tool_complaints(self.tools, is_batched=self.is_batched)
 
     @property
     def may_report_cost(self) -> bool:

@@ -102,7 +102,7 @@ def test_files_of_prompts_and_tests_are_found(folder, example):
 
 
 @pytest.mark.parametrize(
-    "assertions", [[{"type": "is-sql"}], [{"type": "assert-set", "assert": [{"type": "is-xml"}]}, {"type": "pi"}]]
+    "assertions", [[{"type": "is-sql"}], [{"type": "assert-set", "assert": [{"type": "is-html"}]}, {"type": "pi"}]]
 )
 def test_a_test_without_any_assertion_that_can_be_kept_is_an_error(folder, command, assertions):
     tests = [

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from agentv.datasets.formats.dataset_format import Source
+from agentv.extensions.promptfoo.promptfoo_config import PROMPTFOO_CONFIG
 from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
 
 
@@ -29,6 +31,12 @@ MAPPED = {
     "anthropic:claude-code": {"provider": "claude-code"},
     "opencode": {"provider": "opencode"},
     "hf:chat:a/b": {"provider": "huggingface", "model": "a/b"},
+    "github:openai/gpt-5": {
+        "provider": "openai",
+        "base_url": "https://models.github.ai/inference",
+        "api_key": "${{ GITHUB_TOKEN }}",
+        "model": "openai/gpt-5",
+    },
     "novita:a/b": {
         "provider": "openai",
         "base_url": "https://api.novita.ai/openai/v1",
@@ -45,18 +53,18 @@ def test_an_id_of_promptfoo_is_mapped(provider):
 
 
 REFUSED = (
-    *("a2a:http://x", "abliteration:m", "agentic:memory-poisoning", "atlascloud:m", "azure:assistant:a"),
+    *("a2a:http://x", "agentic:memory-poisoning", "azure:assistant:a"),
     *("azure:image:d", "azure:foundry-agent:a", "azure:realtime:d", "azure:video:d", "bam:m", "bedrock-agent:a"),
-    *("bedrock:kb:x", "browser", "cloudera:m", "cloudflare-ai:chat:m", "cloudflare-gateway:openai:m"),
-    *("databricks:m", "docker:m", "elevenlabs:tts", "envoy:m", "f5:m", "fal:image:m", "file://p.go"),
-    *("file://p.rb", "github:m", "golang:p.go", "google:live:m", "helicone:m", "huggingface:feature-extraction:m"),
+    *("bedrock:kb:x", "browser", "cloudera:m", "cloudflare-gateway:openai:m"),
+    *("elevenlabs:tts", "envoy:m", "f5:m", "fal:image:m", "file://p.go"),
+    *("file://p.rb", "golang:p.go", "google:live:m", "helicone:m", "huggingface:feature-extraction:m"),
     *("huggingface:text-classification:m", "jfrog:m", "mcp", "meta:m", "mlflow-gateway:m", "modelslab:image:m"),
     *("n8n:http://x", "openai:agents:a", "openai:assistant:a", "openai:chatkit:a", "openai:codex-app-server"),
     *("openai:image:m", "openai:moderation", "openai:realtime:m", "openai:transcription:m", "openai:tts:m"),
     *("openai:video:m", "openclaw", "openinterpreter", "package:p:x", "portkey:m", "promptfoo:model:m"),
     *("promptfoo://provider/1", "promptfoo:manual-input", "promptfoo:redteam:goat", "promptfoo:simulated-user"),
     *("quiverai:m", "qwak:m", "replicate:m", "ruby:p.rb", "sagemaker:m", "sequence", "slack", "snowflake:m"),
-    *("voyage:m", "transformers:text-generation:m", "truefoundry:m", "vercel:m", "watsonx:m", "webhook:http://x"),
+    *("voyage:m", "transformers:text-generation:m", "vercel:m", "watsonx:m", "webhook:http://x"),
     *("websocket", "ws://x", "wss://x", "xai:image:m", "xai:video:m", "xai:voice:m"),
 )
 
@@ -75,7 +83,7 @@ def test_every_other_id_of_promptfoo_is_refused(provider):
         ("llama:m", "the completion API"),
         ("anthropic:claude-sonnet-4-5", "often a temperature of 0 and 1,024 tokens"),
         (
-            {"id": "openai:gpt-4o", "config": {"tools": [{"type": "function"}]}},
+            {"id": "bedrock:converse:m", "config": {"tools": [{"toolSpec": {}}]}},
             "the output of an answer with tool calls",
         ),
     ],
@@ -91,3 +99,39 @@ def test_an_answer_for_a_json_schema_is_parsed_as_in_promptfoo():
     entry = target_entry({"id": "openai:gpt-4o", "config": config, "transform": "output.a"}, ".", pytest.fail)
     assert [step["javascript"] for step in entry["transform"]][1] == "output.a"
     assert "JSON.parse(output)" in entry["transform"][0]["javascript"]
+
+
+ADDRESSES = {
+    "openai:o3": (("OPENAI_BASE_URL", "OPENAI_API_KEY"), "${{ OPENAI_BASE_URL }}", "${{ OPENAI_API_KEY }}"),
+    "openai:o4": (("OPENAI_BASE_URL", "OPENAI_API_HOST"), "https://${{ OPENAI_API_HOST }}/v1", None),
+    "anthropic:m": (("ANTHROPIC_BASE_URL",), "${{ ANTHROPIC_BASE_URL }}", None),
+    "ollama:m": (("OLLAMA_BASE_URL",), "${{ OLLAMA_BASE_URL }}/v1", None),
+    "groq:m": (("OPENAI_BASE_URL",), None, None),
+}
+
+
+@pytest.mark.parametrize(("provider", "row"), ADDRESSES.items(), ids=ADDRESSES)
+def test_the_environment_redirects_the_calls_to_a_service(provider, row):
+    variables, address, key = row
+    entry = target_entry(provider, ".", [].append, variables)
+    assert (entry.get("base_url"), entry.get("api_key")) == (address, key)
+
+
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+def test_the_config_of_a_provider_may_be_in_files(folder):
+    folder.write("tools.json", json.dumps([TOOL]))
+    folder.write("system.txt", "Be kind.\n")
+    folder.write("format.yaml", "type: json_schema\njson_schema: {name: a, schema: {type: object}}\n")
+    config = {
+        "tools": "file://tools.json",
+        "systemPrompt": "file://system.txt",
+        "response_format": "file://format.yaml",
+    }
+    provider = {"id": "openai:gpt-4o", "config": config}
+    path = folder.write("promptfooconfig.json", json.dumps({"prompts": ["x"], "providers": [provider]}))
+    [entry] = PROMPTFOO_CONFIG.targets(Source((path,), path, "promptfoo", path))
+    assert entry["tools"] == [TOOL] and entry["system_prompt"] == "Be kind."
+    assert entry["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    assert entry["answer_form"] == "promptfoo"

@@ -184,10 +184,26 @@ def _part(item: Any, lose: Lose) -> dict[str, str] | None:
         return {"type": "text", "value": item["text"]}
     image = item.get("image_url") or item.get("image")
     address = image.get("url") if isinstance(image, dict) else image
+    address = _inline_image(item) if address is None else address
     if isinstance(address, str):
         return {"type": "image", "value": address}
     lose(f"a part of a message of type '{item.get('type', 'unknown')}'")
     return None
+
+
+def _inline_image(item: dict[str, Any]) -> str | None:
+    """Return the address of an image whose data is in the part, as for Anthropic, Google or Bedrock."""
+    bedrock = object_at(item, "image")
+    source = object_at(item, "source") if item.get("type") == "image" else object_at(bedrock, "source")
+    source = source or object_at(item, "inline_data") or object_at(item, "inlineData")
+    if isinstance(source.get("url"), str):
+        return str(source["url"])
+    data = first_of(source, "data", "bytes")
+    kind = first_of(source, "media_type", "mime_type", "mimeType") or f"image/{bedrock.get('format', 'png')}"
+    if not isinstance(data, str) or not str(kind).startswith("image/"):
+        return None
+    is_address = data.startswith("data:") or "{{" in data  # a template, whose value is an address
+    return data if is_address else f"data:{kind};base64,{data}"
 
 
 _QUESTIONS = ("input", "question", "query", "prompt", "messages", "text", "message", "user_input", "content")

@@ -164,7 +164,8 @@ class RescoredAnswers(AnswerSource):
         if not known and record.raw_answer is not None and record.error is not None:
             raise TransformFailure(record.error.message)
         find_file = partial(self._own_files.path, job.case.place.origin)
-        return apply_transform(response.value, self.transform(job.target), find_file, job.case.variables)
+        transform, variables = self.transform(job.target), job.case.variables
+        return apply_transform(response.value, transform, find_file, variables, response.metadata)
 
     def _kept_results(self, job: Job, answer: StoredAnswer, text: str) -> tuple[dict[str, EvaluatorResult], str]:
         """Return the evaluator results that are still valid, and a note on which evaluators run and why."""

@@ -79,7 +79,11 @@ class StoredAnswer(msgspec.Struct, frozen=True):
         if metrics is None:
             return response
         return msgspec.structs.replace(
-            response, usage=metrics.token_usage, cost_usd=metrics.cost_usd, duration_ms=metrics.duration_ms
+            response,
+            usage=metrics.token_usage,
+            cost_usd=metrics.cost_usd,
+            duration_ms=metrics.duration_ms,
+            provider_data=metrics.provider_data,
         )
 
 

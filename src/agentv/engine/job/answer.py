@@ -103,6 +103,7 @@ def usage_of(response: Response) -> tuple[TraceSummary | None, ExecutionMetrics]
         None if stop_reason in _ENDED_NORMALLY else stop_reason,
         response.logprobs,
         response.answered_by,
+        response.provider_data,
         response.estimated_usd or None,
         response.trace_id,
     )

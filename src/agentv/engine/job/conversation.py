@@ -206,6 +206,7 @@ class Conversation:
             answered_by=next((candidate.answered_by for candidate in responses if candidate.answered_by), None),
             calls_unknown=any(response.calls_unknown for response in responses),
             trace_id=last.trace_id,
+            provider_data=last.provider_data,
         )
 
     async def _play(self) -> None:

@@ -361,7 +361,7 @@ def _transformed(response: Response, job: Job, context: JobContext) -> Any:
     if settings is None or settings.transform is None:
         return response.value
     find_file = context.find_file(job.case.place.origin, own=True)
-    return apply_transform(response.value, settings.transform, find_file, job.case.variables)
+    return apply_transform(response.value, settings.transform, find_file, job.case.variables, response.metadata)
 
 
 def _scoring_context(job: Job, context: JobContext) -> ScoringContext:

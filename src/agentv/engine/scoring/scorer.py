@@ -119,8 +119,8 @@ class Scorer:
 def _transformed(spec: EvaluatorSpec, judgement: Judgement) -> Judgement:
     if spec.transform is None:
         return judgement
-    value, variables = judgement.candidate_value, judgement.case.variables
-    return judgement.with_value(apply_transform(value, spec.transform, judgement.find_file, variables))
+    more = (judgement.find_file, judgement.case.variables, judgement.response.metadata)
+    return judgement.with_value(apply_transform(judgement.candidate_value, spec.transform, *more))
 
 
 def _with_answer(result: EvaluatorResult, before: Judgement, after: Judgement) -> EvaluatorResult:

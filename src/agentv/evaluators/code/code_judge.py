@@ -216,7 +216,9 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
             confinement=confinement_for(self.sandbox, judgement),
         )
         async with host_of(judgement) as host:
-            config = self.config if self.code is None else {"code": self.code, "config": self.config}
+            config = (
+                self.config if self.code is None else {"code": self.code, "config": self.config, "syntax": self.syntax}
+            )
             try:
                 score = await host.pool.judge(setup, judgement, config, self.timeout_seconds, {})
             except EvaluatorFailure as failure:

@@ -243,7 +243,8 @@ def import_function(setup: Setup) -> Callable[..., Any] | str:
     try:
         os.chdir(setup.cwd)
         function = load(setup.reference, lambda _: setup.path)
-        function = with_two_arguments(function) if setup.given in ("context", "promptfoo") else function
+        if setup.given in ("context", "promptfoo"):
+            function = with_two_arguments(function, is_promptfoo=setup.given == "promptfoo")
     except FunctionError as error:
         return str(error)
     except OSError as error:

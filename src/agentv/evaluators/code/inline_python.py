@@ -17,7 +17,8 @@ PARAMETERS = ["output", "context"]
 def inline_score(context: Any) -> Any:
     """Return what the code in `config` returns: one expression, or several lines with a `return`."""
     config = context.config
-    return _compiled(config["code"])(_output(context), second_argument(context, config["config"]))
+    argument = second_argument(context, config["config"], is_promptfoo=config["syntax"] == "promptfoo")
+    return _compiled(config["code"])(_output(context), argument)
 
 
 @lru_cache(maxsize=64)
@@ -33,7 +34,7 @@ def _compiled(code: str) -> Callable[[Any, dict[str, Any]], Any]:
     return function
 
 
-def with_two_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_two_arguments(function: Callable[..., Any], *, is_promptfoo: bool = False) -> Callable[..., Any]:
     """Return a function of `output` and `context` as a function of one argument; any other function unchanged."""
     try:
         names = list(inspect.signature(function).parameters)
@@ -41,7 +42,9 @@ def with_two_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     if names[:2] != PARAMETERS:
         return function
-    return lambda context: function(_output(context), second_argument(context, context.config))
+    return lambda context: function(
+        _output(context), second_argument(context, context.config, is_promptfoo=is_promptfoo)
+    )
 
 
 def _output(context: Any) -> Any:
@@ -49,16 +52,31 @@ def _output(context: Any) -> Any:
     return context.candidate_answer if context.candidate_data is None else context.candidate_data
 
 
-def second_argument(context: Any, config: Any) -> dict[str, Any]:
-    """Return the `context` of promptfoo."""
+def second_argument(context: Any, config: Any, *, is_promptfoo: bool) -> dict[str, Any]:
+    """Return the `context` of promptfoo. There, `metadata` is that of the answer, if it has any."""
     case, metrics = context.case, context.execution_metrics
     variables = dict(case.variables or {})
+    data = {} if metrics is None else metrics.provider_data or {}
+    metadata = data.get("metadata") if is_promptfoo else context.metadata
     return {
         "vars": variables,
         "prompt": context.question,
         "config": config,
-        "metadata": context.metadata,
+        **({"metadata": metadata} if metadata or not is_promptfoo else {}),
+        "providerResponse": _provider_response(context, data),
         "latencyMs": None if metrics is None else metrics.duration_ms,
         "cost": None if metrics is None else metrics.cost_usd,
         "test": {"vars": variables, "metadata": context.metadata, "description": case.id},
     }
+
+
+def _provider_response(context: Any, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer before transforms and its figures that are known, under promptfoo's names."""
+    answers = [message.get("content") for message in context.output_messages if message["role"] == "assistant"]
+    response, metrics = {**data, "output": answers[-1] if answers else ""}, context.execution_metrics
+    if metrics is None:
+        return response
+    usage = metrics.token_usage
+    tokens = usage and {"total": usage.input + usage.output, "prompt": usage.input, "completion": usage.output}
+    figures = {"cost": metrics.cost_usd, "latencyMs": metrics.duration_ms, "tokenUsage": tokens}
+    return {**response, **{name: value for name, value in figures.items() if value is not None}}

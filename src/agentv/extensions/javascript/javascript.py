@@ -118,8 +118,10 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
     def _context(self, judgement: Judgement) -> dict[str, Any]:
         """Return the context of the code. In promptfoo, `metadata` is that of the answer, and `config` is optional."""
         context = {**context_of(judgement), "config": self.config}
-        is_unset = {"metadata": True, "config": not self.config} if self.syntax == "promptfoo" else {}
-        return {name: value for name, value in context.items() if not is_unset.get(name)}
+        if self.syntax == "promptfoo":
+            own = {"metadata": judgement.response.metadata, "config": self.config}
+            context = {name: own.get(name, value) for name, value in context.items() if own.get(name, True)}
+        return context
 
     async def _with_node(self, judgement: Judgement, data: dict[str, Any]) -> Score:
         try:
@@ -173,5 +175,6 @@ def _provider_response(judgement: Judgement, cost: float | None, latency: float 
     """Return the figures of the answer that are known, under promptfoo's names."""
     usage = judgement.response.usage
     tokens = usage and {"total": usage.input + usage.output, "prompt": usage.input, "completion": usage.output}
-    figures = {"cost": cost, "latencyMs": latency, "tokenUsage": tokens}
-    return {"output": judgement.response.value, **{name: value for name, value in figures.items() if value is not None}}
+    figures = {"cost": cost, "latencyMs": latency, "tokenUsage": tokens, "finishReason": judgement.response.stop_reason}
+    known = {name: value for name, value in figures.items() if value is not None}
+    return {**(judgement.response.provider_data or {}), "output": judgement.response.value, **known}

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.values import text_of
+from agentv.extensions.promptfoo.call_assertions import CALL_TYPES, call_entry
 from agentv.extensions.promptfoo.config_templates import check_templates, rendered
 from agentv.extensions.promptfoo.evaluators.judge_entries import (
     ABOVE_ZERO,
@@ -25,29 +26,30 @@ from agentv.extensions.promptfoo.evaluators.judge_entries import (
     minimum_of,
 )
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
-from agentv.extensions.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, text_entry
+from agentv.extensions.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, script_entry, text_entry
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean
 from agentv.model.values import to_json
 
 _PATTERN = frozenset("*?")
-_OTHERS = ("javascript", "python", "latency", "cost", "skill-used", "assert-set")
-KNOWN_TYPES = (*TEXT_TYPES, *JUDGED_TYPES, *EMBEDDED, *_OTHERS)
+_OTHERS = ("javascript", "python", "latency", "cost", "skill-used", "assert-set", "guardrails", "finish-reason")
+KNOWN_TYPES = (*TEXT_TYPES, *JUDGED_TYPES, *EMBEDDED, *CALL_TYPES, *_OTHERS)
+_REPORTS = ("mock", "python", "javascript", "cli", "openai")
+"""Providers whose answers have the guardrails that promptfoo reads: a filter of OpenAI's is an error here."""
+
+_FUNCTIONS = ("python", "javascript")
+"""Providers whose answers have all fields that promptfoo reads."""
 _REFUSED = {
     "webhook": "agentv does not send answers to a web address",
     "moderation": "it calls the moderation API of OpenAI; `moderation` here is a judge",
-    "guardrails": "the target does not report guardrails",
     "perplexity perplexity-score": "it needs the log probabilities of the answer",
     "classifier": "it calls a classifier of Hugging Face",
     "pi": "it calls a service of another company",
     "is-sql contains-sql": "call node-sql-parser in a `javascript` assertion with a file, or use `python`",
-    "is-xml contains-xml is-html": "there is no such check; use `python`",
+    "contains-xml is-html": "there is no such check; use `is-xml`, `contains-html` or `python`",
     "meteor": "it needs WordNet; use `gleu`, `bleu`, `rouge-n` or `similar`",
     "human": "label the answers with `agentv view --label`",
     "ruby": "Ruby is not supported",
-    "finish-reason is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
-        "use `tool_trajectory` or `python`"
-    ),
     "trace-error-spans trace-span-count trace-span-duration": "spans are not recorded; use `execution_metrics`",
     "search-rubric": "use `rubric`, with an agent as its target",
     "similar:dot similar:euclidean": "use `similarity` with `method: embedding`",
@@ -80,7 +82,7 @@ def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list
             own = None if assertion.get("type") == "assert-set" else assertion.get("transform")
             for code in (transform, own, assertion.get("value") if _is_code(assertion) else None):
                 _note_unseen(code, grading)
-            steps = transforms_of(transform, own)
+            steps = transforms_of(transform, own, entry.get("transform"))
             name = "answer" if entry["type"] == "context_graded" else "transform"
             entries.append({**entry, name: steps} if steps else entry)
     return entries
@@ -126,7 +128,8 @@ def _note_unseen(code: Any, grading: Grading) -> None:
     if file := _CODE_FILE.match(text):
         with suppress(ValueError):
             text = text_of(grading.read_file(file["file"]))
-    for name in sorted(set(_UNSEEN.findall(text))):
+    has_fields = all(entry["provider"] in _FUNCTIONS for entry in grading.targets)
+    for name in sorted(set(_UNSEEN.findall(text)) & {"trace"} if has_fields else set(_UNSEEN.findall(text))):
         grading.lose(f"'{name}' of an answer, which code reads: its output, cost, tokens and latency are available")
 
 
@@ -171,7 +174,7 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
     if full_type in COMPARED:
         what = "compares the answers of all providers and prompts, and here each answer is scored alone"
         raise ValueError(f"The assertion '{full_type}' {what}. Remove it, and use {COMPARED[full_type]}")
-    if negated and type_ in NEVER_NEGATED:
+    if negated and type_ in (*NEVER_NEGATED, *CALL_TYPES):
         grading.lose(f"the 'not-' of '{full_type}': promptfoo ignores it, and so does agentv")
         negated = False
     value = _value(assertion.get("value"), type_, grading)
@@ -252,7 +255,21 @@ def _translated(
         target = grading.embedder(assertion.get("provider"))
         entry = {"type": "similarity", "method": "embedding", "value": _texts(value), "target": target}
         return entry, minimum_of(threshold, 0.75)
+    if type_ in CALL_TYPES:
+        return call_entry(type_, grading.targets), 1.0
+    if type_ in ("guardrails", "finish-reason"):
+        return _reported(type_, value, grading), 1.0
     return _measured(type_, value, threshold), 1.0
+
+
+def _reported(type_: str, value: Any, grading: Grading) -> dict[str, Any]:
+    """Return the check of what a provider reports next to its answer. Raises ValueError if it does not here."""
+    kinds = {str(entry["provider"]) for entry in grading.targets}
+    if type_ == "finish-reason":
+        return script_entry("finish_reason", value=text_of(value), isModel=not kinds <= {*_REPORTS[:-1]})
+    if others := sorted(kinds - {*_REPORTS}):
+        raise ValueError(f"'guardrails' needs what the provider reports of them, which '{others[0]}' does not here")
+    return script_entry("guardrails")
 
 
 def _texts(value: Any) -> Any:

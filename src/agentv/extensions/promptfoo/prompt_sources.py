@@ -35,7 +35,7 @@ class PromptTemplate(msgspec.Struct, frozen=True):
     """A prompt: an id that is unique in its configuration, its template, its label, and the messages of a chat.
 
     A function, and a chat with statements or variable images, has the `key` of a `PromptFunction`. A function that
-    depends on the provider is for one `target`.
+    depends on the provider is for one `target`. `source` is the text of its file.
     """
 
     id: str
@@ -44,6 +44,12 @@ class PromptTemplate(msgspec.Struct, frozen=True):
     messages: tuple[dict[str, Any], ...] = ()
     target: str = ""
     key: str = ""
+    source: str = ""
+
+    @property
+    def has_history(self) -> bool:
+        """Whether the prompt has the answers to earlier tests, as text or in the code of its function."""
+        return "_conversation" in self.names or "_conversation" in self.source
 
     @property
     def content(self) -> str | list[dict[str, Any]]:
@@ -124,13 +130,14 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
 
 def _function_prompts(source: PromptFunction, label: str, targets: PromptTargets) -> Iterator[PromptTemplate]:
     """Yield the prompt of a function: one for each target if its file mentions the provider."""
-    depends = len(targets.ids) > 1 and "provider" in RecordFile(source.path).text
+    text = RecordFile(source.path).text
+    depends = len(targets.ids) > 1 and "provider" in text
     for target in targets.ids if depends else [next(iter(targets.ids), "")]:
         provider = {"id": targets.ids.get(target, target)}
         provider |= {"label": target} if provider["id"] != target else {}
         own = msgspec.structs.replace(source, context={"provider": provider, **source.context})
         id = f"{source.id} [{target}]" if depends else source.id
-        yield PromptTemplate(id, "", label, (), target if depends else "", own.key)
+        yield PromptTemplate(id, "", label, (), target if depends else "", own.key, text)
 
 
 def _function_of(raw: str, files: SuiteFiles) -> list[str]:

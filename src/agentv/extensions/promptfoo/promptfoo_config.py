@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, metadata_of, object_at, text_of
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, Document, ReadOptions, Source
@@ -16,8 +17,10 @@ from agentv.errors import InvalidDatasetError
 from agentv.extensions.promptfoo.assertion_entries import combined_entry, entries_of
 from agentv.extensions.promptfoo.config_templates import names_of, rendered
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
+from agentv.extensions.promptfoo.prompt_chats import with_chat
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
-from agentv.extensions.promptfoo.provider_entries import provider_parts
+from agentv.extensions.promptfoo.provider_entries import provider_name, provider_parts
+from agentv.extensions.promptfoo.script_config import document_at, is_script_config
 from agentv.extensions.promptfoo.suite import PROBLEM, Suite, files_used, ignore
 from agentv.extensions.promptfoo.test_sources import (
     combinations,
@@ -64,13 +67,17 @@ class _PromptfooConfig(ForeignFormat):
     writes = (".yaml", ".yml", ".json")
 
     def fits(self, file: RecordFile) -> bool:
+        if is_script_config(file.path):
+            return True
         document = document_of(file)
         if "redteam" in document and ("targets" in document or "providers" in document):
             return True
         if "evalcases" in document or _is_ours(document):
             return False
         if is_blank(document.get("prompts")):
-            return ("providers" in document or "targets" in document) and _is_test(_first_test(document))
+            return _has_providers(document) or (
+                ("providers" in document or "targets" in document) and _is_test(_first_test(document))
+            )
         return any(key in document for key in ("providers", "targets", "tests", "scenarios", "defaultTest"))
 
     def files(self, path: str) -> tuple[str, ...]:
@@ -90,7 +97,7 @@ class _PromptfooConfig(ForeignFormat):
         return suite.files.programs
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
-        document = document_of(file)
+        document = _document(file.path)
         if "redteam" in document and is_blank(document.get("tests")):
             what = "It is a red-team configuration: promptfoo generates its tests with a model, and it has none itself"
             hint = "Generate the tests with promptfoo, and name the file that it writes under `tests`"
@@ -145,12 +152,21 @@ PROMPTFOO_CONFIG = _PromptfooConfig()
 
 def _suite(path: str, lose: Lose) -> Suite:
     try:
-        suite = Suite(path, document_of(record_file(path)), lose)
+        suite = Suite(path, _document(path), lose)
     except (ValueError, FileNotFoundError) as error:
         raise InvalidDatasetError(f"Cannot read {path}", str(error), path=path) from None
+    if is_script_config(path):
+        suite.files.add_program(os.path.abspath(path))
     if not suite.prompts:
         raise InvalidDatasetError(f"Cannot read {path}", "It has no prompt", "Add a list of `prompts`", path=path)
     return suite
+
+
+def _document(path: str) -> dict[str, Any]:
+    try:
+        return document_at(path)
+    except ValueError as error:
+        raise InvalidDatasetError(f"Cannot read {path}", str(error), path=path) from None
 
 
 def _with_graders(suite: Suite, lose: Lose) -> Suite:
@@ -167,6 +183,13 @@ def _first_test(document: dict[str, Any]) -> dict[str, Any]:
     tests = document.get("tests")
     first = tests[0] if isinstance(tests, list) and tests else None
     return first if isinstance(first, dict) else {}
+
+
+def _has_providers(document: dict[str, Any]) -> bool:
+    """Whether tests that are in files belong to promptfoo: a provider has an id of it."""
+    providers = document.get("providers") or document.get("targets")
+    names = [provider_name(each) for each in (providers if isinstance(providers, list) else [providers])]
+    return isinstance(document.get("tests"), str) and any(name == "echo" or ":" in name for name in names)
 
 
 def _is_ours(document: dict[str, Any]) -> bool:
@@ -226,7 +249,7 @@ def _variants(
     name = _case_name(test, variables, told_apart)
     if suite.prompts and not (isinstance(name, str) and name.strip()):
         name = f"test-{digest([variables, digest(test['assert'])])[:10]}"  # as in results of promptfoo
-    prompts = _prompts_for(suite, test)
+    prompts = [with_chat(suite.targets, prompt, variables) for prompt in _prompts_for(suite, test)]
     pairs = _targets_by_prompt(suite, test, prompts)
     everything = [suite.targets.names] * len(suite.prompts)
     if prompts == suite.prompts and [pairs[prompt.id] for prompt in prompts] == everything:
@@ -289,8 +312,21 @@ def _targets_by_prompt(suite: Suite, test: dict[str, Any], prompts: list[PromptT
     }
 
 
+def _check_conversation(suite: Suite, test: dict[str, Any]) -> None:
+    """Raise ValueError if the prompt has the answers to tests before this one, in the same conversation."""
+    if object_at(test, "options").get("disableConversationVar"):
+        return
+    if any(prompt.has_history for prompt in suite.prompts):
+        id = text_of(object_at(test, "metadata").get("conversationId"))
+        if id in suite.conversations:
+            what = "'_conversation' has the answers to tests before this one, and each test is a case of its own here"
+            raise ValueError(f"{what}. Write the conversation as one case with `turns`")
+        suite.conversations.add(id)
+
+
 def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
     options = object_at(test, "options")
+    _check_conversation(suite, test)
     threshold: Any = test.get("threshold")
     has_threshold = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if has_threshold and threshold > 1:
@@ -313,11 +349,9 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         options=options,
         read_prompt=suite.files.prompt_text,
         is_model=suite.targets.is_model,
+        targets=suite.targets.evaluated(test.get("provider")),
     )
     transform = options.get("transform") or options.get("postprocess")
-    names = frozenset(name for prompt in suite.prompts for name in prompt.names)
-    if "_conversation" in names:
-        lose("'_conversation': each test is a case of its own; use `turns` for a conversation")
     evaluators = _evaluators(test, grading, transform)
     if test.get("assert") and not evaluators:
         why = "; ".join(reasons)

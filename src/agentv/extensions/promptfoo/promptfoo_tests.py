@@ -49,7 +49,7 @@ class _LooseTests(Suite):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.stored = set()
+        self.stored, self.conversations = set(), set()
         self.files = SuiteFiles(os.path.dirname(path))
         self.targets = SuiteTargets([], self.files, ignore)
         self.data, self.prompts, self.default, self.lines = {}, [], {}, None

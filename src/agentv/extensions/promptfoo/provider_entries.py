@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Container
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.promptfoo.transform_code import response_code, transforms_of
+from agentv.extensions.promptfoo.http_provider import http_entry
+from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.support.javascript.values import stringify
 
 _WORDS = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
@@ -53,8 +55,30 @@ _COMPATIBLE = {
     "nvidia": ("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
     "sambanova": ("https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
     "moonshot": ("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    "abliteration": ("https://api.abliteration.ai/v1", "ABLIT_KEY"),
+    "atlascloud": ("https://api.atlascloud.ai/v1", "ATLASCLOUD_API_KEY"),
+    "cloudflare-ai": (
+        "https://api.cloudflare.com/client/v4/accounts/${{ CLOUDFLARE_ACCOUNT_ID }}/ai/v1",
+        "CLOUDFLARE_API_KEY",
+    ),
+    "databricks": ("${{ DATABRICKS_WORKSPACE_URL }}/serving-endpoints", "DATABRICKS_TOKEN"),
+    "docker": ("http://localhost:12434/engines/v1", ""),
+    "github": ("https://models.github.ai/inference", "GITHUB_TOKEN"),
+    "truefoundry": ("https://llm-gateway.truefoundry.com", "TRUEFOUNDRY_API_KEY"),
 }
 """Services with the API of OpenAI: the address, and the variable with the key."""
+
+_ADDRESSES = {
+    "openai": {
+        "OPENAI_API_HOST": "https://${{ OPENAI_API_HOST }}/v1",
+        "OPENAI_API_BASE_URL": "${{ OPENAI_API_BASE_URL }}",
+        "OPENAI_BASE_URL": "${{ OPENAI_BASE_URL }}",
+    },
+    "anthropic": {"ANTHROPIC_BASE_URL": "${{ ANTHROPIC_BASE_URL }}"},
+    "mistral": {"MISTRAL_API_BASE_URL": "${{ MISTRAL_API_BASE_URL }}"},
+    "ollama": {"OLLAMA_BASE_URL": "${{ OLLAMA_BASE_URL }}/v1"},
+}
+"""The variables that redirect the calls to a service, in their order."""
 
 _MODES = ("chat", "messages", "completion", "completions", "converse", "text-generation", "responses", "embedding")
 _COMPLETIONS = ("completion", "completions", "text-generation")
@@ -67,6 +91,12 @@ _NO_CHAT = frozenset(
     )
 )
 """What the second part of an id names, if it is not a chat model."""
+
+_FORMS = ("tools", "functions", "thinking", "reasoning")
+"""Settings with which the output of promptfoo is more than the text of an answer."""
+
+_OTHER_APIS = ("bedrock", "cohere", "huggingface")
+"""Providers whose replies are read by another package."""
 
 _DEFAULT_MODELS = {"embedding": "text-embedding-3-large", "embeddings": "text-embedding-3-large"}
 _DEFAULT_MODEL = "gpt-4.1-2025-04-14"
@@ -92,18 +122,28 @@ _KEYS = {
     **{key: key for key in ("temperature", "seed", "headers", "tools", "response_format", "region", "profile")},
     "apiKey": "api_key",
     "apiBaseUrl": "base_url",
-    "reasoning_effort": "reasoning",
+    **dict.fromkeys(("reasoning_effort", "reasoning", "thinking"), "reasoning"),
     "systemPrompt": "system_prompt",
     "system": "system_prompt",
     "timeoutMs": "timeout_seconds",
 }
 _PASSED_ON = (
     *("top_p", "top_k", "frequency_penalty", "presence_penalty", "stop", "stop_sequences", "n", "user", "logit_bias"),
-    *("parallel_tool_calls", "tool_choice", "metadata", "verbosity", "service_tier", "min_p", "repetition_penalty"),
+    *(
+        "parallel_tool_calls",
+        "tool_choice",
+        "functions",
+        "function_call",
+        "metadata",
+        "verbosity",
+        "service_tier",
+        "min_p",
+        "repetition_penalty",
+    ),
 )
 _SILENT = (
     *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
-    *("omitDefaults", "functions"),
+    *("omitDefaults",),
 )
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 
@@ -127,12 +167,30 @@ def provider_parts(provider: Any) -> tuple[str, dict[str, Any]]:
     raise UnmappedProvider("it has no id")
 
 
-def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
-    """Return the target for a provider, without a name. Raises UnmappedProvider."""
+def provider_name(provider: Any) -> str:
+    """Return the id of a provider; empty for anything else."""
+    try:
+        return provider_parts(provider)[0]
+    except UnmappedProvider:
+        return ""
+
+
+def is_script(id: str) -> bool:
+    """Whether a provider is a file of JavaScript."""
+    return bool(_JAVASCRIPT.search(id))
+
+
+def target_entry(provider: Any, folder: str, lose: Lose, variables: Container[str] = ()) -> dict[str, Any]:
+    """Return the target for a provider, without a name. Raises UnmappedProvider.
+
+    `variables` are those of the environment that are set.
+    """
     id, options = provider_parts(provider)
     config = options.get("config") if isinstance(options.get("config"), dict) else {}
     assert isinstance(config, dict)
     entry = _exec_entry(id, provider, folder) if id.startswith("exec:") else _entry(id, config, folder, lose)
+    if "model" in entry and "base_url" not in entry:
+        entry |= _redirected(entry, id, variables)
     try:
         transform = transforms_of(_first_step(entry, config), options.get("transform") or options.get("postprocess"))
     except ValueError as error:
@@ -140,6 +198,16 @@ def target_entry(provider: Any, folder: str, lose: Lose) -> dict[str, Any]:
     if not is_blank(options.get("delay")):
         lose("'delay' of a provider: calls are paced by rate limits")
     return {**entry, "transform": transform} if transform else entry
+
+
+def _redirected(entry: dict[str, Any], id: str, variables: Container[str]) -> dict[str, Any]:
+    """Return the address that the environment sets for a service, with its key, as promptfoo sends both."""
+    kind = id.partition(":")[0]
+    addresses = _ADDRESSES.get(kind, {})
+    address = next((addresses[name] for name in addresses if name in variables), None)
+    key = f"{kind.upper()}_API_KEY"
+    own = {"api_key": f"${{{{ {key} }}}}"} if "api_key" not in entry and key in variables else {}
+    return {} if address is None else {"base_url": address, **own}
 
 
 def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any] | None:
@@ -157,10 +225,13 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
     if id == "echo":
         return {"provider": "mock"}
     if id.startswith(("http://", "https://")) or kind in ("http", "https"):
-        return _http_entry(id, config)
+        try:
+            return http_entry(id, config, folder, lose)
+        except ValueError as error:
+            raise UnmappedProvider(str(error)) from None
     if kind == "python" or (kind == "file" and ".py" in id):
         return _python_entry(rest.removeprefix("//"), config, folder)
-    if _JAVASCRIPT.search(id):
+    if is_script(id):
         return _javascript_entry(id, config, folder)
     for prefix, agent in _AGENTS.items():
         if id == prefix or id.startswith(f"{prefix}:"):
@@ -197,11 +268,13 @@ def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     entry = _service(kind, model, lose)
     if mode in _COMPLETIONS or kind == "llama" or (kind == "openai" and not mode and _INSTRUCTED.fullmatch(model)):
         lose(f"the completion API of '{id}': the prompt is sent as a chat")
-    for key in ("tools", "functions"):
-        if not is_blank(config.get(key)):
-            lose(f"'{key}' of '{id}': in promptfoo the output of an answer with tool calls is the calls, here its text")
     if mode == "responses":
         entry["api"] = "responses"
+    forms = [key for key in _FORMS if not is_blank(config.get(key)) and config.get("showThinking") is not False]
+    if forms and entry["provider"] not in _OTHER_APIS:
+        entry["answer_form"] = "promptfoo"
+    for key in forms if entry["provider"] in _OTHER_APIS else ():
+        lose(f"'{key}' of '{id}': in promptfoo the output of an answer with tool calls is the calls, here its text")
     if model:
         entry["model"] = model
     settings = _settings(entry["provider"], config, lose)
@@ -249,25 +322,6 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
         settings = {"endpoint": settings.pop("base_url", "https://${{ AZURE_API_HOST }}"), **settings}
         settings.update({"version": config["apiVersion"]} if isinstance(config.get("apiVersion"), str) else {})
     return {**settings, "extra_body": extra} if extra else settings
-
-
-def _http_entry(id: str, config: dict[str, Any]) -> dict[str, Any]:
-    url = config.get("url", id)
-    if not isinstance(url, str) or "://" not in url or "request" in config:
-        raise UnmappedProvider("it has no `url`; raw requests are not supported")
-    for key in ("transformRequest", "session", "sessionParser", "auth", "signatureAuth", "tls", "multipart"):
-        if not is_blank(config.get(key)):
-            raise UnmappedProvider(f"'{key}' is not supported; use a target of provider `python`")
-    body = config.get("body")
-    try:
-        code = response_code(config.get("transformResponse", config.get("responseParser")))
-    except ValueError as error:
-        raise UnmappedProvider(str(error)) from None
-    entry: dict[str, Any] = {"provider": "promptfoo_http", "url": url, "javascript": code}
-    entry["method"] = text_of(config.get("method")).upper() or ("GET" if body is None else "POST")
-    if isinstance(config.get("queryParams"), dict):
-        entry["query"] = {key: text_of(value) for key, value in config["queryParams"].items()}
-    return entry | {key: config[key] for key in ("headers", "body") if not is_blank(config.get(key))}
 
 
 def _python_entry(reference: str, config: dict[str, Any], folder: str) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from agentv.model.response import Response, TargetFailure
 from agentv.targets.answers import response_from_object
 from agentv.targets.python_call import KNOWN
 
+_FIGURES = ("output", "error", "cost", "latencyMs", "tokenUsage", "token_usage")
+
 
 def with_names(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a provider of promptfoo, which is called by position, with the names that its parameters have there."""
@@ -47,4 +49,10 @@ def read_response(value: Any) -> Response:
     tokens = {"input": usage.get("prompt"), "output": usage.get("completion")} if isinstance(usage, dict) else {}
     figures = {"cost_usd": value.get("cost"), "duration_ms": value.get("latencyMs")}
     response = response_from_object({"text": "", **figures, "token_usage": tokens if all(tokens.values()) else None})
-    return msgspec.structs.replace(response, messages=(Message("assistant", output),))
+    more = {key: item for key, item in value.items() if key not in _FIGURES}
+    more |= {"cached": False} if "cached" in more else {}  # as in promptfoo, which has just called it
+    try:
+        data = script_value(json.dumps(more, allow_nan=False)) or None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TargetFailure("invalid_response", f"What the function returned is not valid JSON: {error}") from None
+    return msgspec.structs.replace(response, messages=(Message("assistant", output),), provider_data=data)

@@ -14,6 +14,7 @@ from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
 from agentv.extensions.promptfoo.config_templates import EnvironmentMarks, with_provider_ids
 from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts
+from agentv.extensions.promptfoo.script_config import NOT_CALLED
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.extensions.promptfoo.suite_targets import SuiteTargets
 from agentv.extensions.promptfoo.test_sources import (
@@ -45,6 +46,7 @@ class Suite:
     def __init__(self, path: str, document: dict[str, Any], lose: Lose) -> None:
         self.path = path
         self.stored: set[str] = set()
+        self.conversations: set[str] = set()
         self.files = SuiteFiles(os.path.dirname(path), reads_dates=self.is_promptfoo)
         document = self.files.with_dates(path, document)
         document = self.files.with_references(document, document) if _has_references(document) else document
@@ -56,7 +58,8 @@ class Suite:
         marks = EnvironmentMarks(own, variables, evaluates=self.is_promptfoo)
         rest = marks.of({key: value for key, value in document.items() if key not in hidden})
         providers = marks.of(with_provider_ids(providers, {**public, **own}))
-        self.targets = SuiteTargets(providers, self.files, lose)
+        known = own.keys() | {name for name, value in variables.items() if value != ""}
+        self.targets = SuiteTargets(providers, self.files, lose, known)
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
         reasons: list[str] = []
         filters = {str(name): self._filter(path) for name, path in object_at(self.data, "nunjucksFilters").items()}
@@ -67,6 +70,8 @@ class Suite:
         for reason in reasons:
             lose(reason)
         self.targets.set_chat_format(self.prompts)
+        if NOT_CALLED in document:
+            lose(f"the tests that '{os.path.basename(path)}' exports: they are checked when a run calls it")
         self.default = self._default_test()
         self.lines = document.get("tests")
 

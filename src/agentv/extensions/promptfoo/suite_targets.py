@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
-from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, provider_parts, target_entry
+from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, is_script, provider_parts, target_entry
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.model.values import to_json
 
@@ -19,14 +20,17 @@ _EMBEDDINGS = "openai:embedding:text-embedding-3-large"
 
 _PROGRAMS = ("python", "cli", "javascript", "promptfoo_http")
 _TEXT_TARGETS = ("mock",)
+_CONTENTS = (".json", ".yaml", ".yml", ".txt", ".md")
+"""The files whose content is a part of a provider's config."""
 
 
 class SuiteTargets:
     """The targets of a configuration by name. `names` are those that are evaluated; graders are added on use."""
 
-    def __init__(self, providers: Any, files: SuiteFiles, lose: Lose) -> None:
+    def __init__(self, providers: Any, files: SuiteFiles, lose: Lose, variables: Container[str] = ()) -> None:
         self._files = files
         self._lose = lose
+        self._variables = variables
         self._known: dict[bytes, str | None] = {}
         self._ids: dict[str, str] = {}
         self._labels: dict[str, str] = {}
@@ -61,7 +65,7 @@ class SuiteTargets:
     def _added(self, provider: Any) -> str | None:
         try:
             id, options = provider_parts(provider)
-            entry = target_entry(provider, self._files.folder, self._lose)
+            entry = target_entry(self._with_files(provider), self._files.folder, self._lose, self._variables)
         except UnmappedProvider as error:
             name = provider if isinstance(provider, str) else _shown(provider)
             self._lose(f"the provider '{name}': {error}. Define a target, and pass --target")
@@ -79,6 +83,21 @@ class SuiteTargets:
             patterns = [str(item) for item in prompts] if isinstance(prompts, list) else None
             self._prompts |= dict.fromkeys((id, label), patterns)
         return name
+
+    def _with_files(self, provider: Any) -> Any:
+        """Return a provider with the content of the files in its config, which JavaScript reads itself."""
+        id, options = provider_parts(provider)
+        if is_blank(options.get("config")) or is_script(id):
+            return provider
+        return {**options, "id": id, "config": self._loaded(options["config"])}
+
+    def _loaded(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._loaded(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._loaded(item) for item in value]
+        is_content = isinstance(value, str) and value.startswith("file://") and value.lower().endswith(_CONTENTS)
+        return self._files.content(value) if is_content and not is_template(value) else value
 
     def add_answer(self, name: str, text: str) -> str:
         """Return the name of a target that gives an answer of a test instead of a provider."""
@@ -101,6 +120,11 @@ class SuiteTargets:
         kinds = {entry["provider"] for entry in self.entries if entry["name"] in self.names}
         has_others = not kinds or None in self._known.values()
         return has_others or not kinds <= {*_PROGRAMS, *_TEXT_TARGETS}
+
+    def evaluated(self, provider: Any = None) -> list[dict[str, Any]]:
+        """Return the entries of the targets that are evaluated, or of the one for a test's own provider."""
+        names = self.names if is_blank(provider) else [self.add(provider)]
+        return [entry for entry in self.entries if entry["name"] in names]
 
     def set_chat_format(self, prompts: Sequence[PromptTemplate]) -> None:
         """Send chats to programs next to models as the JSON of their messages, if all prompts are plain chats."""

@@ -19,7 +19,7 @@ OVERLAP = {"rouge-n": 0.75, "bleu": 0.5, "gleu": 0.5, "tool-call-f1": 1.0}
 
 TEXT_TYPES = (
     *(*_TEXTS, *_LISTS, *OVERLAP, "equals", "regex", "is-json", "contains-json", "levenshtein", "word-count"),
-    *("is-refusal", "contains-html"),
+    *("is-refusal", "contains-html", "is-xml"),
 )
 _CHECKS = Path(__file__).parent / "checks"
 _DEFAULT_EDITS = 5
@@ -160,7 +160,12 @@ def _json_entry(type_: str, value: Any) -> dict[str, Any]:
     plain = msgspec.to_builtins(schema)
     if not text_of(plain.get("$schema", _DRAFT)).startswith(_DRAFT):
         raise ValueError(f"The schema of '{type_}' must be one of draft-07, got {plain['$schema']}")
-    return {"type": "json_schema", "schema": {"$schema": f"{_DRAFT}#", **_schema(plain)}, **own, "formats": True}
+    return {**schema_entry(plain), **own}
+
+
+def schema_entry(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the evaluator for a JSON Schema. Raises ValueError for one that promptfoo refuses."""
+    return {"type": "json_schema", "schema": {"$schema": f"{_DRAFT}#", **_schema(schema)}, "formats": True}
 
 
 def _refusal_entry(*_: Any) -> dict[str, Any]:
@@ -172,12 +177,29 @@ def _calls_entry(_: str, value: Any) -> dict[str, Any]:
     if not isinstance(names, list) or not names:
         raise ValueError("The value of 'tool-call-f1' must be a list of tools, or their names with commas")
     tools = [script_text(name) for name in names] if names is value else [name.strip() for name in names]
-    return {**_script_entry("tool_call_f1"), "config": {"tools": tools}}
+    return {**script_entry("tool_call_f1"), "config": {"tools": tools}}
 
 
-def _script_entry(name: str) -> dict[str, Any]:
+def _xml_entry(_: str, value: Any) -> dict[str, Any]:
+    """Return a check that is Python, in a file of this extension."""
+    names = value.get("requiredElements") if isinstance(value, dict) else value
+    names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+    if not isinstance(names, list | None) or (isinstance(value, dict) and value and names is None):
+        raise ValueError("The value of 'is-xml' must be a list of elements, or have `requiredElements`")
+    code = (_CHECKS / "is_xml.txt").read_text("utf-8")
+    required = [script_text(name) for name in names or ()]
+    return {"type": "python", "name": "is_xml", "code": code, "syntax": "promptfoo", "config": {"required": required}}
+
+
+def script_entry(name: str, **config: Any) -> dict[str, Any]:
     """Return a check that is JavaScript, in a file of this extension."""
-    return {"type": "javascript", "name": name, "code": (_CHECKS / f"{name}.js").read_text("utf-8")}
+    settings = {"syntax": "promptfoo", "config": config} if config else {}
+    return {"type": "javascript", "name": name, "code": script_text_of(name), **settings}
+
+
+def script_text_of(name: str) -> str:
+    """Return the JavaScript in a file of this extension."""
+    return (_CHECKS / f"{name}.js").read_text("utf-8")
 
 
 _MADE: dict[str, Callable[[str, Any], dict[str, Any]]] = {
@@ -185,7 +207,8 @@ _MADE: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "contains-json": _json_entry,
     "is-refusal": _refusal_entry,
     "word-count": _word_count,
-    "contains-html": lambda *_: _script_entry("contains_html"),
+    "is-xml": _xml_entry,
+    "contains-html": lambda *_: script_entry("contains_html"),
     "tool-call-f1": _calls_entry,
 }
 

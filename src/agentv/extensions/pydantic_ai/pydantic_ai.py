@@ -85,6 +85,8 @@ class PydanticAi(HostedApi, frozen=True, kw_only=True):
         complaints = super().complaints()
         if self.model and not self.prefix and ":" not in self.model and "${{" not in self.model:
             complaints.append(f"'model' must be PROVIDER:MODEL, for example zai:glm-4.6, got '{self.model}'")
+        if self.answer_form != "text":
+            complaints.append(f"'answer_form' is not supported by provider '{self.provider}'")
         return complaints
 
     def open(self, home: str) -> Responder:

@@ -147,7 +147,7 @@ def messages_wire(settings: Anthropic) -> api.WireApi:
         return api.Bill(read_usage(body.get("usage"), _USAGE))
 
     headers = {"anthropic-version": version}
-    return api.WireApi(constant, variable, read_answer, bill, settings.extra_body, headers)
+    return api.WireApi(constant, variable, read_answer, bill, settings.extra_body, headers, "messages")
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ def content_wire(settings: Gemini) -> api.WireApi:
             fields["systemInstruction"] = {"parts": [{"text": text} for text in system]}
         return fields
 
-    return api.WireApi(constant, variable, read_answer, read_bill, settings.extra_body)
+    return api.WireApi(constant, variable, read_answer, read_bill, settings.extra_body, api="content")
 
 
 def wire_contents(messages: tuple[Message, ...], signed: bool = False) -> list[dict[str, Any]]:

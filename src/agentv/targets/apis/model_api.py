@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from agentv.model.response import Request, Response, TargetFailure, content_text
 from agentv.model.result import TokenUsage
 from agentv.model.token_counts import UsageFields, amount, read_usage
 from agentv.model.values import digest, to_json
+from agentv.registry import service
 from agentv.support.json_values import json_or
 from agentv.targets.apis.api_errors import capacity_wait_s
 from agentv.targets.apis.api_messages import Media, media_of
@@ -77,7 +79,7 @@ class WireApi(NamedTuple):
     """An API's format: the fields of a request body, and a function that reads a response body or raises AnswerError.
 
     `constant` fields are the same for all requests, `variable` returns the others, `extra_body` is merged over both.
-    `bill` reads what a reply cost, with or without an answer, from its decoded body.
+    `bill` reads what a reply cost, with or without an answer, from its decoded body. `api` is the name of the format.
     """
 
     constant: dict[str, Any]
@@ -86,6 +88,7 @@ class WireApi(NamedTuple):
     bill: Callable[[dict[str, Any]], Bill]
     extra_body: dict[str, Any] = {}
     headers: dict[str, str] = {}
+    api: str = ""
 
     def body(self, request: Request) -> dict[str, Any]:
         """Return a request body."""
@@ -156,6 +159,8 @@ def open_api(settings: ModelApi, url: str, auth: dict[str, str], wire: WireApi, 
 
     headers = merge_headers({"Content-Type": "application/json", **wire.headers, **auth}, settings.headers)
     endpoint = f"{base}#{digest(auth)[:8] if auth else 'no-key'}"
+    if settings.answer_form == "promptfoo" and wire.api:
+        wire = wire._replace(read=partial(service("promptfoo-output", "`answer_form`"), wire.read, wire.api))
     return ApiResponder(HttpClient(url, headers), url, endpoint, wire)
 
 

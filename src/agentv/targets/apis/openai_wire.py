@@ -93,6 +93,7 @@ def chat_wire(settings: ModelApi, dialect: Dialect, logprobs: bool | int | None 
         read_completion,
         read_bill,
         settings.extra_body,
+        api="chat",
     )
 
 
@@ -290,6 +291,7 @@ def responses_wire(settings: ModelApi, logprobs: bool | int | None = None) -> ap
         read_answer,
         lambda body: api.Bill(read_usage(body.get("usage"), _RESPONSES_USAGE)),
         settings.extra_body,
+        api="responses",
     )
 
 

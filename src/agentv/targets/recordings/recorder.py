@@ -33,6 +33,7 @@ class StoredResponse(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
     model: str | None = None
     stop_reason: str | None = None
     logprobs: Any = None
+    provider_data: dict[str, Any] | None = None
     tool_errors: int = 0
     calls_unknown: bool = False
     estimated_usd: float = 0.0

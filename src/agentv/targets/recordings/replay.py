@@ -78,7 +78,11 @@ def _whole_response(record: Result) -> Response:
         raise TargetFailure("invalid_response", f"The earlier run has no answer to '{id}'")
     metrics = record.execution_metrics or ExecutionMetrics()
     return msgspec.structs.replace(
-        response, usage=metrics.token_usage, cost_usd=metrics.cost_usd, duration_ms=metrics.duration_ms
+        response,
+        usage=metrics.token_usage,
+        cost_usd=metrics.cost_usd,
+        duration_ms=metrics.duration_ms,
+        provider_data=metrics.provider_data,
     )
 
 

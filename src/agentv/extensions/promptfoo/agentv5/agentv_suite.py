@@ -27,7 +27,8 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     trials_of,
 )
 from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
-from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, is_typescript
+from agentv.extensions.promptfoo.agentv5.typescript_suite import is_typescript
+from agentv.extensions.promptfoo.script_config import NOT_CALLED
 from agentv.extensions.promptfoo.suite import files_used
 from agentv.support.user_code import importing_nothing
 from agentv.trust.inventory import NamedUse

@@ -16,7 +16,7 @@ from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of,
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.earlier_forms import imported_tests, path_of, with_current_forms
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
-from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, document_at, is_typescript
+from agentv.extensions.promptfoo.agentv5.typescript_suite import document_at, is_typescript
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.suite import Suite
@@ -90,8 +90,6 @@ class AgentvSuite(Suite):
         self.files.tests_function = "create_tests"
         if is_typescript(path):
             self.files.add_program(os.path.abspath(path))
-        if NOT_CALLED in self.data:
-            lose(f"the tests that '{os.path.basename(path)}' exports: they are checked when a run calls it")
         match = _ENV_LEFT.search(text_of(self.data))
         if match is not None:
             raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")

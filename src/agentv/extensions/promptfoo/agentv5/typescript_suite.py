@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import document_of, record_file
 from agentv.datasets.foreign.values import object_at
-from agentv.extensions.promptfoo.functions.calls import CodeNotRun, call_function
+from agentv.extensions.promptfoo.functions.calls import CodeNotRun
+from agentv.extensions.promptfoo.functions.exported_object import exported_object, functions_in
+from agentv.extensions.promptfoo.script_config import NOT_CALLED
 from agentv.model.values import to_json
 from agentv.support.yaml.yaml_parser import parse_yaml
 
-NOT_CALLED = "agentv:not-called"
-"""The key of the document of a file that is not called, because the command only checks files."""
-
 _ENDINGS = (".eval.ts", ".eval.mts")
-_FUNCTION = "agentv:function"
 _SNAKE_CASE = (
     *("after_all", "after_each", "args_match", "before_all", "before_each", "budget_usd", "cache_path"),
     *("conversation_id", "cost_limit_usd", "depends_on", "early_exit", "expected_output", "fail_on_error"),
@@ -46,34 +43,18 @@ def document_at(path: str) -> dict[str, Any]:
         return document_of(record_file(path))
     name = os.path.basename(path)
     try:
-        exported = call_function(os.path.abspath(path), "default", [])
+        exported = exported_object(path)
     except CodeNotRun:
         test = {"id": f"(the tests of {name})", "input": "(the input)", "assert": [{"type": "regex", "value": "."}]}
         return {NOT_CALLED: True, "tests": [test]}
-    except ValueError as error:
-        if "Cannot find package" not in str(error):
-            raise
-        raise ValueError(f"{error}. Install the project's packages: npm install") from None
     if not isinstance(exported, dict) or exported.keys().isdisjoint(("tests", "scenarios", "specFile")):
         raise ValueError(f"'{name}' must export a suite with `tests`, as its default, `config` or `evalConfig`")
     if "specFile" in exported:
         raise ValueError(f"'{name}' names another suite in `specFile`. Pass that file: {exported['specFile']}")
-    for place in _functions(exported, ""):
+    for place in functions_in(exported):
         raise ValueError(f"'{place}' of '{name}' is a function. Write a target or a `script` assertion instead")
     document: dict[str, Any] = parse_yaml(to_json(_as_yaml(exported)))  # whose objects have positions
     return document
-
-
-def _functions(value: Any, place: str) -> Iterator[str]:
-    """Yield where functions are in what a file exports."""
-    if isinstance(value, dict) and _FUNCTION in value:
-        yield place
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _functions(item, f"{place}.{key}" if place else key)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _functions(item, f"{place}[{index}]")
 
 
 def _as_yaml(exported: dict[str, Any]) -> dict[str, Any]:

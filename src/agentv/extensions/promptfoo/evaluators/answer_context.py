@@ -39,7 +39,8 @@ class ContextGraded(Judge, frozen=True, kw_only=True):
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Read the context, and call the judges. Raises EvaluatorFailure if there is no context."""
-        source, more = judgement.candidate_value, (judgement.find_file, judgement.case.variables)
+        source = judgement.candidate_value
+        more = (judgement.find_file, judgement.case.variables, judgement.response.metadata)
         try:
             context, value = [
                 await asyncio.to_thread(apply_transform, source, steps, *more) for steps in (self.passages, self.answer)

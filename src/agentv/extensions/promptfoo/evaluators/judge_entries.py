@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -46,7 +46,7 @@ class Grading(msgspec.Struct, frozen=True):
     `judge` and `embedder` return the name of the target for a grader, given as a provider of promptfoo or None.
     `read_file` returns the content of a file that an assertion names. `ignores_case` is true if the names of tools are
     compared without their case. `options` are those of the test. `read_prompt` returns the text of a judge's prompt,
-    and `is_model` whether a target receives it as messages.
+    and `is_model` whether a target receives it as messages. `targets` are the entries of those that are evaluated.
     """
 
     variables: Mapping[str, Any]
@@ -60,6 +60,7 @@ class Grading(msgspec.Struct, frozen=True):
     options: Mapping[str, Any] = {}
     read_prompt: Callable[[Any], str] = str
     is_model: Callable[[str | None], bool] = lambda _: True
+    targets: Sequence[Mapping[str, Any]] = ()
 
 
 def minimum_of(threshold: Any, default: float | None) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,9 +16,11 @@ from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.extensions.promptfoo.nunjucks.prompt import filled
 from agentv.model.message import ChatFormat, messages_as_json
 from agentv.model.response import Request, Responder
+from agentv.registry import service
 from agentv.settings.addresses import address_complaints
-from agentv.settings.transform import TransformFailure, apply_transform
+from agentv.settings.transform import TransformFailure, apply_transform, script_file
 from agentv.support.javascript.values import stringify
+from agentv.support.processes.function_process import CallFailure
 from agentv.support.templates import TemplateProblem
 from agentv.targets.http import Http, HttpResponder, is_template
 from agentv.trust.inventory import NamedUse
@@ -33,8 +36,10 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     """An HTTP endpoint as promptfoo calls it: templates have `prompt` and the variables of the case.
 
     A text in a JSON body that is a JSON object or list is sent as such. `query` is added to the address. `javascript`
-    returns the answer for the text of a response, `output`. With `chat_format: json`, the prompt is the JSON list of
-    the messages.
+    returns the answer for the text of a response, `output`; `context.metadata.response` has its status and headers.
+    `response_function` is a function of a JavaScript file that does, and `prompt_javascript` returns another prompt.
+    With `raw`, values are inserted as in a JSON text, and the body is sent as it is. With `chat_format: json`, the
+    prompt is the JSON list of the messages.
     """
 
     aliases: ClassVar[dict[str, str]] = {}
@@ -45,28 +50,42 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     javascript: str = "output"
     """Code that returns the answer for `output`, the text of a response."""
 
+    response_function: str | None = None
+    """Function that returns the answer, `file.js` or `file.js:name`, called with the data, the text and a context."""
+
+    prompt_javascript: str | None = None
+    """Code that returns what replaces the prompt, for `output`, the prompt, and `context.vars`."""
+
+    raw: bool = False
+    """Insert values as in a JSON text, and send the body as it is."""
+
     chat_format: ChatFormat = "text"
     """Form of a prompt with several messages: `text` with a heading for each, or `json`, the list of all messages."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
         """Return the host, and the code."""
-        return (*super().uses(settings), ("script", str(settings.get("javascript", "output"))))
+        yield from super().uses(settings)
+        codes = (settings.get("javascript", "output"), settings.get("prompt_javascript"))
+        yield from (("script", str(code)) for code in codes if code)
+        if function := settings.get("response_function"):
+            yield "command", f"node {function}"
 
     def complaints(self) -> list[str]:
         """Check the address."""
         return address_complaints("url", self.url)
 
-    def open(self, home: str) -> Responder:  # noqa: ARG002
+    def open(self, home: str) -> Responder:
         """Open the endpoint. Raises UsageError without the engine that runs its JavaScript."""
         if find_spec("_quickjs") is None:
             message = "HTTP providers of promptfoo need quickjs-ng, which is not installed"
             raise UsageError(message, hint="Install it with: pip install 'agentv[js]'")
-        return _Responder(self)
+        return _Responder(self, home)
 
 
 class _Responder(HttpResponder):
-    def __init__(self, settings: PromptfooHttp) -> None:
+    def __init__(self, settings: PromptfooHttp, home: str) -> None:
+        self._home = home
         fixed = {name: value for name, value in settings.headers.items() if not is_template(value)}
         super().__init__(msgspec.structs.replace(settings, headers=fixed, body=None, method="GET"))
         self._settings, self._method = settings, settings.method
@@ -75,12 +94,17 @@ class _Responder(HttpResponder):
         settings = self._settings
         prompt = messages_as_json(request.messages) if settings.chat_format == "json" else request.prompt
         variables = {**(request.case.variables or {}), "prompt": prompt}
+        if settings.prompt_javascript:
+            variables["prompt"] = self._replaced(prompt, settings.prompt_javascript, variables)
+        variables = _escaped(variables) if settings.raw else variables
         default = {} if settings.body is None else {"content-type": _FORM if isinstance(settings.body, str) else _JSON}
         try:
             url, query = filled(settings.url, variables), filled(settings.query, variables)
             headers = default | {name.lower(): filled(text, variables) for name, text in settings.headers.items()}
-            is_json = _JSON in headers.get("content-type", "")
+            is_json = _JSON in headers.get("content-type", "") and not settings.raw
             body = settings.body and (_json_body if is_json else filled)(settings.body, variables)
+            if is_json and isinstance(variables["prompt"], dict):
+                body = {**(body if isinstance(body, dict) else {}), **variables["prompt"]}
         except (TemplateProblem, ValueError) as problem:
             raise self._client.failure("invalid_response", f"Cannot build the request: {problem}") from None
         url += f"{'&' if '?' in url else '?'}{urlencode(query)}" if query else ""
@@ -88,12 +112,37 @@ class _Responder(HttpResponder):
         text = body if isinstance(body, str | None) else str(stringify(body))
         return url, headers, None if text is None or settings.method == "GET" else text.encode()
 
-    def _answer(self, http_response: HttpResponse) -> Any:
+    def _replaced(self, prompt: str, code: str, variables: dict[str, Any]) -> Any:
+        """Return what the code makes of a prompt: a text, or data. Raises TargetFailure."""
         try:
-            steps = {"javascript": self._settings.javascript, "allow_empty": True}
-            return apply_transform(super()._answer(http_response), steps)
+            return apply_transform(prompt, {"javascript": code, "allow_empty": True}, str, variables)
         except TransformFailure as failure:
+            raise self._client.failure("invalid_response", f"Cannot build the request: {failure}") from None
+
+    def _answer(self, http_response: HttpResponse) -> Any:
+        text = super()._answer(http_response)
+        response = {"status": http_response.status, "headers": dict(http_response.headers), "data": text}
+        try:
+            if function := self._settings.response_function:
+                return self._called(function, text, {"response": response})
+            steps = {"javascript": self._settings.javascript, "allow_empty": True}
+            return apply_transform(text, steps, metadata={"response": response})
+        except (TransformFailure, CallFailure) as failure:
             raise self._client.unreadable(http_response, str(failure)) from None
+
+    def _called(self, function: str, text: str, context: dict[str, Any]) -> Any:
+        """Return what a function of a file returns, or its `output`. Raises CallFailure."""
+        file, name = script_file(function) or (function, "")
+        call = service("javascript-files", f"'transformResponse' {function}")
+        value = call(
+            os.path.abspath(os.path.join(self._home, file)), name, [_json_or_none(text) or None, text, context]
+        )
+        return value.get("output") or value if isinstance(value, dict) else value
+
+
+def _escaped(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return variables whose texts can be inserted between the quotation marks of JSON."""
+    return {key: json.dumps(item)[1:-1] if isinstance(item, str) else item for key, item in variables.items()}
 
 
 def _json_body(body: Any, variables: dict[str, Any]) -> Any:
@@ -101,8 +150,7 @@ def _json_body(body: Any, variables: dict[str, Any]) -> Any:
     template = _json_or_none(body) if isinstance(body, str) else body
     if template is not None:
         return _parsed(filled(template, variables))
-    escaped = {key: json.dumps(item)[1:-1] if isinstance(item, str) else item for key, item in variables.items()}
-    texts = [filled(body, values) for values in (variables, escaped)]
+    texts = [filled(body, values) for values in (variables, _escaped(variables))]
     return next((data for data in map(_json_or_none, texts) if data is not None), texts[0])
 
 

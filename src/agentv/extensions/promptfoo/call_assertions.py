@@ -1,0 +1,42 @@
+"""Translate promptfoo's assertions about the calls of functions in an answer: they fit the functions of the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentv.datasets.foreign.values import object_at, text_of
+from agentv.extensions.promptfoo.text_assertions import schema_entry, script_text_of
+
+CALL_TYPES = ("is-valid-openai-tools-call", "is-valid-openai-function-call", "is-valid-function-call")
+
+
+def call_entry(type_: str, targets: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the evaluator: the calls of an answer are data that fits a JSON Schema. Raises ValueError."""
+    reads, is_listed = (_tools, True) if type_ == CALL_TYPES[0] else (_functions, False)
+    schemas: dict[str, Any] = {}
+    for function in (each for entry in targets for each in reads(entry)):
+        name, schema = text_of(function.get("name")), object_at(function, "parameters")
+        if schemas.setdefault(name, schema) != schema:
+            raise ValueError(f"The providers have different functions '{name}', and '{type_}' has one schema for each")
+    calls = [
+        {"properties": {"name": {"const": name}, "arguments": schema}, "required": ["name", "arguments"]}
+        for name, schema in schemas.items()
+        if schema
+    ]
+    results: list[dict[str, Any]] = [{"required": ["result"]}] if is_listed else []
+    schema = {"type": "array", "minItems": 1, "items": {"anyOf": [*calls, *results]} if calls or results else False}
+    code = f"const isListed = {str(is_listed).lower()};\n{script_text_of('function_calls')}"
+    transform = {"javascript": code, "allow_empty": True}
+    return {**schema_entry(schema), "name": type_.replace("-", "_"), "transform": transform}
+
+
+def _tools(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    listed = entry.get("tools") or object_at(entry, "config").get("tools")  # those of a program, in its config
+    tools = [tool for tool in listed or () if isinstance(tool, dict) and tool.get("type") == "function"]
+    return [tool["function"] for tool in tools if isinstance(tool.get("function"), dict)]
+
+
+def _functions(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    functions = object_at(entry, "extra_body").get("functions")
+    return [each for each in functions if isinstance(each, dict)] if isinstance(functions, list) else []
