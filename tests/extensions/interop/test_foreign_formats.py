@@ -197,11 +197,45 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
         ("o.yaml", "- {question: Hi, check: refused}\n", "input=question,metadata.*=*"),
         ("n.yaml", "- {question: Hi, expected_min_count: 2}\n", "input=question,metadata.*=*"),
         ("i.jsonl", '{"prompt": "Hi", "completion": "Go", "label": false}', "input=prompt,metadata.*=*"),
+        (
+            "squad.jsonl",
+            '{"context": "Oslo is in Norway", "question": "Where?", "answers": {"text": ["Norway"], "start": [11]}}',
+            "input=context+question,expected_output=answers.text[0]",
+        ),
+        (
+            "boolq.jsonl",
+            '{"question": "is it?", "passage": "It is.", "answer": true}',
+            "input=passage+question,expected_output=answer",
+        ),
+        ("rag.jsonl", '{"query": "Who?", "passages": "Ana", "answer": "Ben"}', "input=query,expected_output=answer"),
+        ("mt.csv", "src,tgt\nGuten Tag,Good day\n", "input=src,expected_output=tgt"),
+        ("sql.csv", "question,query\nHow many?,SELECT count(*) FROM t\n", "input=question,expected_output=query"),
+        ("wmt.jsonl", '{"translation": {"de": "Danke", "en": "Thanks"}}', "input=FIELD'"),
+        ("tickets.csv", "Ticket ID,Description\nT1,I forgot it\n", "input=FIELD'"),
+        ("people.csv", "user,answer\nana,yes\n", "input=FIELD,expected_output=answer"),
+        ("chosen.csv", "question,answer,true_answer,reference\na b,c,d,e\n", "input=question,expected_output=ref"),
         ("suite.json", '{"v": 1, "items": [{"prompt": "Hi", "answer": "Yo"}]}', "input=prompt,expected_output=answer"),
     ],
 )
 def test_home_made_cases_are_refused_with_a_proposed_field_map(folder, file, content, proposal):
     assert f"--map '{proposal}" in str(folder.error(folder.write(file, content)))
+
+
+def test_texts_of_several_fields_are_joined(folder):
+    folder.write("q.csv", "context,question,answer,note\nOslo is in Norway,Where?,Norway,x\n")
+    fields = Options(fields="input=context+question,expected_output=answer,metadata.*=*")
+    (case,) = case_source("q.csv", warn=print, note=print, options=fields).load()
+    assert text(case.input) == "Oslo is in Norway\n\nWhere?" and case.metadata == {"note": "x"}
+
+
+def test_every_field_that_is_joined_must_exist(folder, command):
+    folder.write("q.csv", "context,question\nOslo is in Norway,Where?\n")
+    assert "has no field 'questoin'" in command("cases", "q.csv", "--map", "input=context+questoin").stderr
+
+
+def test_a_guess_for_a_known_format_says_that_no_map_is_needed(folder, command):
+    folder.write("q.jsonl", [{"question": "2+2?", "choices": ["3", "4"], "answer": 1}])
+    assert "No map is needed: q.jsonl is read as multiple-choice" in command("cases", "q.jsonl", "--guess").stdout
 
 
 def test_records_with_our_names_are_validated(folder, command):

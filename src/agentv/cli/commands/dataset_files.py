@@ -12,15 +12,19 @@ from agentv.cli.options import options_of
 from agentv.cli.project_options import CasesArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.dataset import Options
-from agentv.datasets.foreign.field_map import guess_map, map_text, missing_keys, parse_map
+from agentv.datasets.detection import MAPPED, detect
+from agentv.datasets.foreign.field_guess import guess_map, map_text, missing_keys
+from agentv.datasets.foreign.field_map import parse_map
 from agentv.datasets.foreign.foreign_format import record_file
 from agentv.datasets.foreign.mapped_records import rows_of
+from agentv.datasets.formats.dataset_format import load_format
 from agentv.engine.checks.findings import Finding, Report
 from agentv.engine.checks.validation import validate as validated
 from agentv.engine.run_options import EvalOptions
 from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
+from agentv.registry import FOREIGN_FORMATS
 from agentv.report.figures import one_line, safe_json
 from agentv.report.markdown import workflow_command
 from agentv.trust.consent import trust_notes
@@ -57,6 +61,11 @@ _MISSING = {"input": "the input", "expected_output": "the expected answer"}
 
 def _print_guess(path: str) -> None:
     """Print a proposed field map for the records of a file, with its confidence and the first rows."""
+    kind = detect(path) or MAPPED
+    if kind != MAPPED and kind in FOREIGN_FORMATS.all_names():
+        title = getattr(load_format(kind), "title", kind)
+        output.echo(f"No map is needed: {path} is read as {title}\nUse it: agentv eval {shlex.quote(path)}")
+        return
     rows = rows_of(record_file(path))
     guesses = guess_map(rows)
     if not rows:

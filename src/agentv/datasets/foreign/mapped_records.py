@@ -7,14 +7,12 @@ from typing import Any
 
 from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys
 from agentv.datasets.case.shorthand import ItemIds, is_result
+from agentv.datasets.foreign.field_guess import Guess, guess_map, map_text
 from agentv.datasets.foreign.field_map import (
     FieldMap,
-    Guess,
     check_fields,
     checked_map,
-    guess_map,
     listed,
-    map_text,
     parse_map,
     plain_mapper,
 )

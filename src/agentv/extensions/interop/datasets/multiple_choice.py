@@ -17,11 +17,14 @@ _MOST_LETTERS = 4
 
 _ONE = "where LETTER is one of"
 _SEVERAL = "where LETTERS is one or more of"
-_QUESTIONS = ("question", "question_stem", "ctx", "query", "prompt")
+_QUESTIONS = ("question", "question_stem", "ctx", "query", "prompt", "sentence")
 _CHOICES = ("choices", "options", "endings")
-_ANSWERS = ("answer", "answerKey", "answer_key", "correct_option", "label", "correct_answer", "answer_index")
+_ANSWERS = (
+    *("answer_idx", "answer", "answerKey", "answer_key", "correct_option", "label", "correct_answer", "answer_index"),
+)
+_IDS = ("id", "question_id", "qid")
 _OPTION = re.compile(r"(?:(?:option|choice|opt)[_ ]?)?([A-J]|(?<=[a-z _])[a-j1-9])", re.IGNORECASE)
-_USED = ("id", *_QUESTIONS, *_CHOICES, *_ANSWERS)
+_USED = (*_IDS, *_QUESTIONS, *_CHOICES, *_ANSWERS)
 
 
 class _MultipleChoice(ForeignFormat):
@@ -40,7 +43,7 @@ class _MultipleChoice(ForeignFormat):
         texts, labels = _texts(options), _labels(options)
         letter = _letter(answer, texts, labels)
         row = {
-            "id": data.get("id"),
+            "id": first_of(data, *_IDS),
             **choice_parts(text_of(first_of(data, *_QUESTIONS)), texts, [letter]),
             "metadata": {**metadata_of(data, _USED), "choices": texts},
         }
@@ -53,6 +56,8 @@ MULTIPLE_CHOICE = _MultipleChoice()
 def _with_options(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record whose choices are one value: some tables have a column for each, such as A, B, C or option_a."""
     data = {key: cell_value(value) for key, value in record.items()}
+    if isinstance(stem := data.get("question"), dict) and "stem" in stem:  # as CommonsenseQA has them
+        data |= {"question": stem["stem"], "choices": stem.get("choices")}
     matches = {name: match for name in data if (match := _OPTION.fullmatch(str(name)))}
     if len(matches) < 2 or any(name in data for name in _CHOICES):
         return data

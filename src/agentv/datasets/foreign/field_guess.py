@@ -1,0 +1,264 @@
+"""Propose a field map for records: by the names of their fields, and by their values."""
+
+import re
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, value_at
+from agentv.datasets.foreign.values import is_blank, parsed, text_of
+
+UNSURE = 0.5
+"""A guess below this confidence is not proposed."""
+
+_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "id": ("id", "qid", "case_id", "test_id", "eval_id", "example_id", "question_id", "name", "key", "uuid"),
+    "input": (
+        *("input", "question", "query", "prompt", "user_input", "instruction", "user_message", "usermessage"),
+        *("message",),
+        *("text", "user_prompt", "user_query", "body", "scenario", "payload", "ticket", "email", "request", "problem"),
+        *("problem_statement", "inputs", "utterance", "task", "input_text", "sentence", "article", "dialogue"),
+        *("conversation", "messages", "review", "goal", "user", "q", "src", "source_text", "source_sentence", "source"),
+    ),
+    "expected_output": (
+        *("expected_output", "expected", "reference", "reference_answer", "ideal", "ground_truth", "expected_answer"),
+        *("gold", "gold_answer", "answer", "answers", "target", "output", "outputs", "solution", "label", "completion"),
+        *("expected_response", "expected_result", "reference_output", "golden_answer", "correct_answer"),
+        *("ground_truth_answer", "targets", "output_text", "gold_label", "class", "sentiment", "intent", "summary"),
+        *("ideal_answer", "ideal_response", "golden_output", "reference_response", "expected_text", "highlights"),
+        *("translation", "sql", "assistant", "response", "tgt", "target_text", "target_sentence", "canonical_solution"),
+        *("reference_solution", "reference_code", "code"),
+    ),
+    "expected_outcome": (
+        *("expected_outcome", "criteria", "outcome", "expected_behavior", "success_criteria", "rubric", "check"),
+    ),
+    "contains_all": (
+        *("must_contain", "expected_contains", "should_contain", "required_keywords", "keywords", "must_include"),
+        *("expected_phrases", "expected_keywords", "contains", "includes", "must_mention", "answer_contains"),
+        *("output_contains", "response_contains", "expected_substrings", "required_facts", "must_include_facts"),
+        *("must_include_all", "must_contain_all", "contains_all"),
+    ),
+    "contains_any": ("must_include_any", "must_contain_any", "must_mention_any", "expected_any", "contains_any"),
+    "not_contains_any": (
+        *("must_not_contain", "should_not_contain", "forbidden", "forbids", "must_avoid", "mustavoid", "excludes"),
+        *("forbidden_phrases", "not_contains", "must_not_include", "must_not_mention", "must_not_say"),
+        *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
+        *("expected_not_contains", "must_not_contain_any", "expected_absent"),
+    ),
+    "rubrics": (
+        *("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
+        *("criteria", "success_criteria", "acceptance_criteria"),
+    ),
+    "context": ("context", "contexts", "passages", "documents", "retrieved_contexts", "passage", "paragraph"),
+    "tags": ("tags", "tag", "labels", "category", "categories"),
+}
+
+
+_WORDS = {
+    "input": {
+        *("input", "question", "query", "prompt", "instruction", "message", "text", "ticket", "utterance"),
+        "request",
+    },
+    "expected_output": {"answer", "expected", "reference", "ideal", "gold", "truth", "solution"},
+}
+"""Words in the name of a field, for fields without a name from the list."""
+
+_RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "model", "model_name"})
+"""Names of fields next to a response that a model wrote."""
+
+_WEAK = frozenset(
+    (
+        *("user", "task", "goal", "payload", "request", "source", "src", "conversation", "scenario", "email", "ticket"),
+        *("code", "reference_code", "message"),
+    )
+)
+"""Names that often have something else: only texts of several words are taken."""
+
+_TEXT_ONLY = frozenset({"translation", "summary", "highlights"})
+"""Names of an answer that is a text: an object has several."""
+
+_JOINED = (("instruction", "input"),)
+"""Names of fields that are an input together."""
+
+_PASSAGES = ("context", "passage", "paragraph")
+"""Names of a text that a question is about."""
+
+_QUERY = re.compile(r"\s*(?:select|with|insert|update|delete)\b", re.IGNORECASE)
+_MOST_WORDS = 3
+"""Words in the name of a field that is recognized by one of them."""
+
+_RATED = ("completion", "label")
+"""A completion, and whether it is a good one."""
+
+_OPTIONS = frozenset({"choices", "options", "endings", "option_a", "choice_a", "option1", "choice1", "history"})
+"""Names of fields with the choices of a question, or with what came before it: without them, it is not the input."""
+
+_NO_ANSWERS = re.compile(
+    r"system|tools?|calls?|files?|skills?|sources?|docs?|type|status|not|no|contains?|min|max|count"
+    r"|ids?|index|number|date|time|urls?|path|priority|name|author|user|metadata|list|tokens?"
+)
+"""Words in the names of fields that are expected, but are not an answer."""
+
+CHECK_KEYS = frozenset(("expected_output", "expected_outcome", "rubrics", *CHECKS, *(f"{NOT}{key}" for key in CHECKS)))
+"""Keys that decide how an answer is checked."""
+
+
+class Guess(msgspec.Struct, frozen=True):
+    """A proposed mapping of one key, with the reason and a confidence from 0 to 1."""
+
+    key: str
+    path: str
+    confidence: float
+    reason: str
+
+
+def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
+    """Propose a mapping from the names and values of some records. A key without a clear field is left out."""
+    names = dict.fromkeys(str(name) for record in records for name in record)
+    nested = [
+        f"{name}.{key}"
+        for record in records
+        for name, value in record.items()
+        if isinstance(value, dict) and name not in _OPTIONS
+        for key in value
+    ]
+    guesses: list[Guess] = []
+    used_names: set[str] = set()
+    for key, synonyms in _SYNONYMS.items():
+        candidate = _by_name(key, synonyms, names, records, used_names)
+        if candidate is None and key not in ("id", "tags", "context"):
+            candidate = _by_name(key, synonyms, dict.fromkeys(nested), records, used_names)
+        if candidate is not None:
+            guesses.append(candidate)
+            used_names.add(candidate.path.split("[")[0])
+    for key in _WORDS:
+        if (
+            all(guess.key != key for guess in guesses)
+            and (name := _by_word(key, names, records, used_names)) is not None
+        ):
+            guesses.append(Guess(key, name, 0.6, f"a word in the name '{name}'"))
+            used_names.add(name)
+    if not any(guess.key in CHECK_KEYS for guess in guesses):
+        if (
+            "query" in names
+            and "query" not in used_names
+            and all(_QUERY.match(text_of(row.get("query"))) for row in records)
+        ):
+            guesses.append(Guess("expected_output", "query", 0.7, "the name 'query', and its values are queries"))
+            used_names.add("query")
+        # A label is the answer of a classifier, unless something else is checked.
+        guesses = [
+            Guess("expected_output", guess.path, 0.6, f"the name '{guess.path}', and no other answer")
+            if guess.key == "tags" and guess.path.lower() == "labels"
+            else guess
+            for guess in guesses
+        ]
+    parts = tuple(guess.path for guess in guesses if "." in guess.path)  # an object of checks is not an answer
+    guesses = [guess for guess in guesses if not any(path.startswith(f"{guess.path}.") for path in parts)]
+    if not _OPTIONS.isdisjoint(re.sub(r"^(?:chat|conversation)_", "", name.lower()) for name in names):
+        guesses = [guess for guess in guesses if guess.key != "input"]
+    guesses = _with_joined(guesses, names, records, used_names)
+    if guesses and any(name not in used_names for name in names):
+        guesses.append(Guess(f"{METADATA}*", "*", 1.0, "all other fields"))
+    return guesses
+
+
+def _with_joined(
+    guesses: list[Guess], names: Iterable[str], records: Collection[dict[str, Any]], used_names: set[str]
+) -> list[Guess]:
+    """Return the guesses with an input of several fields: an instruction, or the passage that a question is about."""
+    paths = {guess.key: guess.path for guess in guesses}
+    plain = {name.lower(): name for name in names}
+    pair = next((pair for pair in _JOINED if paths.get("input", "").lower() in pair and {*pair} <= plain.keys()), None)
+    fields = [plain[name] for name in pair] if pair else []
+    passage = next((plain[name] for name in _PASSAGES if name in plain), None)
+    if not fields and passage is not None and "input" in paths and paths["input"] != passage:
+        fields = [passage, paths["input"]] if _is_about(records, passage, paths.get("expected_output")) else []
+    if not fields:
+        return guesses
+    used_names.update(fields)
+    reason = f"the fields {' and '.join(map(repr, fields))}, joined"
+    joined = Guess("input", "+".join(fields), 0.9, reason)
+    others = [guess for guess in guesses if guess.path not in fields or guess.key == "input"]
+    return [joined if guess.key == "input" else guess for guess in others]
+
+
+def _is_about(records: Collection[dict[str, Any]], passage: str, answer: str | None) -> bool:
+    """Whether a question needs a text: it is one passage, and has the answers, or they are yes or no."""
+    for record in records:
+        text, expected = record.get(passage), value_at(record, answer) if answer else None
+        words = text_of(expected).strip().lower()
+        is_found = isinstance(text, str) and bool(words) and words in text.lower()
+        if not isinstance(parsed(text), str) or not (is_found or words in ("true", "false", "yes", "no")):
+            return False
+    return bool(records) and answer is not None
+
+
+def map_text(guesses: Iterable[Guess]) -> str:
+    """Return the guesses as the value of `--map`."""
+    return ",".join(f"{guess.key}={guess.path}" for guess in guesses)
+
+
+def missing_keys(guesses: Collection[Guess]) -> list[str]:
+    """Return the keys for which no field was recognized: the input, and the answer that is expected."""
+    is_known = any(guess.key == "input" and guess.confidence >= UNSURE for guess in guesses)
+    missing = [] if is_known else ["input"]
+    return [*missing, *(() if any(guess.key in CHECK_KEYS for guess in guesses) else ("expected_output",))]
+
+
+def _by_word(key: str, names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]) -> str | None:
+    """Return the only free field with a word of a key in its name."""
+    words = {name: set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())) for name in names}
+    words = {name: own for name, own in words.items() if not any(map(_NO_ANSWERS.fullmatch, own))}
+    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key]]
+    name = matches[0] if len(matches) == 1 and len(words[matches[0]]) <= _MOST_WORDS else None
+    values = [value for record in records if name and not is_blank(value := record.get(name))]
+    return name if values and _suits(key, values) else None
+
+
+def _by_name(
+    key: str, synonyms: tuple[str, ...], names: Iterable[str], records: Collection[dict[str, Any]], used_names: set[str]
+) -> Guess | None:
+    free = [name for name in names if name not in used_names]
+    own_names = {name: name.rpartition(".")[2].strip() for name in reversed(free)}
+    plain = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", own).lower(): name for name, own in own_names.items()}
+    plain |= {re.sub(r"[\s-]+", "_", own).lower(): name for name, own in own_names.items()}
+    for position, synonym in enumerate(synonyms):
+        if synonym not in plain:
+            continue
+        name = plain[synonym]
+        values = [value for record in records if not is_blank(value := value_at(record, name))]
+        is_recorded = synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
+        is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
+        if not values or is_recorded or not _suits(key, values):
+            continue
+        if synonym in _WEAK and 2 * sum(" " in text_of(value).strip() for value in values) < len(values):
+            continue
+        if synonym in _TEXT_ONLY and not all(isinstance(value, str) for value in values):
+            continue
+        for part, kind in (("text", list), ("value", str)) if key == "expected_output" else ():  # as SQuAD and TriviaQA
+            if all(isinstance(value_at(value, part), kind) for value in map(parsed, values)):
+                name, values = f"{name}.{part}", [value_at(record, f"{name}.{part}") for record in records]
+        is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
+        confidence = (0.98 if position == 0 else 0.9 if position < 12 else 0.7) * len(values) / len(records)
+        confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
+        return Guess(key, f"{name}[0]" if is_list else name, round(confidence, 2), f"the name '{name}'")
+    return None
+
+
+def _suits(key: str, values: list[Any]) -> bool:
+    """Whether the values can be those of a key: ids are unique, tags short, and an outcome is a sentence."""
+    texts = [text_of(value) for value in values]
+    if key == "id":
+        return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
+    if key in LISTS and any(isinstance(parsed(value), dict) for value in values):
+        return False
+    if key == "input":
+        with suppress(ValueError):
+            return all(isinstance(input_of(value), str | list) for value in values)
+        return False  # objects, or a list of them that are not messages
+    if key == "expected_outcome":  # a sentence; one word is the name of a check or of a class
+        return any(" " in text for text in texts) and not any(isinstance(parsed(value), list) for value in values)
+    return key != "tags" or max(map(len, texts)) <= 100
