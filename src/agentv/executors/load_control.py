@@ -104,16 +104,18 @@ class Endpoint:
         """Start a call if it has room, nothing waits, and nothing is limited."""
         lane = ticket.lane
         is_limited = lane.evidence or lane.suspect_since is not None or self._rate.base != inf
-        if self.waiting or is_limited or now < self.closed_until or self._is_full(now):
+        if self.waiting or is_limited or now < self.closed_until:
+            return False
+        if self.in_flight >= self._room and self._is_full(now):
             return False
         self._start(ticket)
         return True
 
     def _start(self, ticket: Ticket) -> None:
-        self.in_flight += 1
-        self.starts += 1
+        self.in_flight = ticket.level = self.in_flight + 1
+        self.starts = ticket.number = self.starts + 1
         ticket.lane.in_flight += 1
-        ticket.number, ticket.level, ticket.has_place = self.starts, self.in_flight, True
+        ticket.has_place = True
 
     def add(self, ticket: Ticket, now: float) -> None:
         """Queue a request: for its first call, or after a failed one. Sets `is_error` if it has failed for good."""

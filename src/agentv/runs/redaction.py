@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -79,16 +79,6 @@ def _finder(parts: tuple[bytes, ...]) -> Find:
     return BytesAhoCorasick(parts, matchkind=MatchKind.LeftmostFirst).find_matches_as_indexes
 
 
-@cache
-def _shape_finder() -> Find:
-    return _finder(_SHAPE_PARTS)
-
-
-def _has_shape(line: bytes) -> bool:
-    # Searching for fixed bytes first takes a twentieth of the time of the pattern.
-    return bool(_shape_finder()(line)) and _SHAPES.search(line.decode("utf-8", "replace")) is not None
-
-
 class Redactor:
     """Replaces secrets: in any letter case, escaped in JSON at any depth, percent-encoded, in base64 or in hex."""
 
@@ -109,9 +99,14 @@ class Redactor:
 
     def redact_line(self, line: bytes) -> bytes:
         """Redact a JSON line or document. It stays valid, with the same keys in agentv's own objects."""
-        pattern = self._pattern(line) if self._values else None
-        has_value = pattern is not None and pattern.search(line.decode("utf-8", "replace")) is not None
-        if not has_value and not _has_shape(line):
+        # Searching for fixed bytes first takes a twentieth of the time of a pattern.
+        patterns = [_SHAPES] if self._find_shape_part(line) else []
+        if self._values and (pattern := self._pattern(line)) is not None:
+            patterns.append(pattern)
+        if not patterns:
+            return line
+        text = line.decode("utf-8", "replace")
+        if all(pattern.search(text) is None for pattern in patterns):
             return line
         try:
             data = msgspec.json.decode(line)
@@ -165,6 +160,10 @@ class Redactor:
     @cached_property
     def _find_run(self) -> Find:
         return _finder(tuple(self._places))
+
+    @cached_property
+    def _find_shape_part(self) -> Find:
+        return _finder(_SHAPE_PARTS)
 
     @cached_property
     def _runs(self) -> BytesAhoCorasick:

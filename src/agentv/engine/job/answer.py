@@ -18,6 +18,7 @@ from agentv.model.job import Job
 from agentv.model.message import Message, message_to_data, tool_calls_in
 from agentv.model.response import Response, TargetFailure
 from agentv.model.result import (
+    SCHEMA_VERSION,
     ConversationSummary,
     ErrorInfo,
     EvaluatorResult,
@@ -156,11 +157,15 @@ def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
     answer, grade, results, case = outcome.answer, outcome.grade, outcome.results, job.case
     origin = case.place.origin
     if len(results) == 1:  # the common case: nothing to merge
-        hits, misses = results[0].hits, results[0].misses
+        only_result = results[0]
+        hits, misses = only_result.hits, only_result.misses
+        reasoning = f"{only_result.name}: {only_result.reasoning}" if only_result.reasoning else None
     else:
         hits = tuple([hit for result in results for hit in result.hits])
         misses = tuple([miss for result in results for miss in result.misses])
+        reasoning = " | ".join([f"{entry.name}: {entry.reasoning}" for entry in results if entry.reasoning]) or None
     record = Result(
+        schema_version=SCHEMA_VERSION,
         timestamp=now(),
         run_id=run_id,
         eval_id=case.id,
@@ -196,16 +201,16 @@ def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
             tags=case.tags,
             metadata=case.metadata or {},
         )
-    if job.prompt is not None or job.answer is not None or grade.error or outcome.messages or outcome.raw is not None:
+    if outcome.messages or outcome.raw is not None or reasoning or grade.error or job.prompt is not None or job.answer:
         earlier = None if job.answer is None else job.answer.record
         record = msgspec.structs.replace(
             record,
             prompt=job.prompt,
             partial_score=grade.partial_score,
+            reasoning=reasoning,
             raw_answer=outcome.raw,
             output_messages=outcome.messages,
             error=grade.error,
             probability=None if earlier is None else earlier.probability,
         )
-    reasons = [f"{result.name}: {result.reasoning}" for result in results if result.reasoning]
-    return msgspec.structs.replace(record, reasoning=" | ".join(reasons)) if reasons else record
+    return record

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -248,11 +248,10 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     judgement = _judgement(answer, response, value, context)
     score, verdicts, prior = context.scorer.score_now, context.verdicts_of(job), answer.kept
     specs = job.case.evaluators if evaluators is None else evaluators
-    outcomes = [(prior.get(spec.name) if prior else None) or score(spec, judgement, verdicts) for spec in specs]
+    outcomes: list[Any] = [(prior.get(spec.name) if prior else None) or score(spec, judgement, verdicts) for spec in specs]
     if None in outcomes or (answer.replies and evaluators is None):
         return judgement, outcomes
-    results = cast("tuple[EvaluatorResult, ...]", tuple(outcomes))
-    return _outcome(answer, judgement, results, grade(results, specs, verdicts), context)
+    return _outcome(answer, judgement, tuple(outcomes), grade(outcomes, specs, verdicts), context)
 
 
 def _lost_usd(outcome: JobOutcome, *, is_stored: bool) -> float:

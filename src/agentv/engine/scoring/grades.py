@@ -40,8 +40,9 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     if spec.evaluator is None or type(value) is not float or not 0.0 <= value <= 1.0:
         score = _checked(score, f"Evaluator '{spec.name}'")
         value = score.score
-    value = 1.0 - value if spec.negate else value
-    hits, misses = (score.misses, score.hits) if spec.negate else (score.hits, score.misses)
+    hits, misses = score.hits, score.misses
+    if spec.negate:
+        value, hits, misses = 1.0 - value, misses, hits
     verdict = _verdict(spec, value, verdicts)
     if score.verdict is not None and (not spec.negate or score.verdict == "pass"):
         verdict = "fail" if spec.negate else score.verdict
@@ -162,8 +163,9 @@ def verdict_of(score: float, verdicts: Verdicts | None) -> Verdict:
 
 def _verdict(spec: EvaluatorSpec, score: float, verdicts: Verdicts | None) -> Verdict:
     """Return the verdict for a score: under the limits of the case, or above the minimum of an entry without a gate."""
-    is_own = not spec.gate and not isinstance(spec.required, bool)
-    return "pass" if is_own and score + _ROUNDING_ERROR >= spec.required else verdict_of(score, verdicts)
+    if not spec.gate and not isinstance(spec.required, bool) and score + _ROUNDING_ERROR >= spec.required:
+        return "pass"
+    return verdict_of(score, verdicts)
 
 
 def misses_gate(spec: EvaluatorSpec, result: EvaluatorResult, verdicts: Verdicts | None) -> bool:
