@@ -109,6 +109,8 @@ class KeyedRecords(ForeignFormat):
                 row[part] = row.get(part) if value is None else value
             elif value is not None:
                 _add(row, part, value)
+        if is_blank(row.get("input")) and "turn_texts" not in row:
+            raise ValueError(f"The record has no input: '{self._inputs[0]}' is blank")
         if row.get("assertions") and not is_blank(row.get("expected_output")):
             row["assertions"] = [{"type": "llm_judge"}, *row["assertions"]]
         if data.keys() - used:
@@ -204,7 +206,7 @@ def _read(places: list[_Place], data: dict[str, Any], used: set[str], lose: Lose
             if reader in _READERS:
                 return _READERS[reader](value, lose)
             values.append(value)
-        if reader in _COMBINED:
+        if reader in _COMBINED and (values or len(places) == 1):
             return _COMBINED[reader](values)
     return None
 

@@ -185,7 +185,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         "strength": 0.6,
         "fields": "input → input, output → expected_output, splits → tags",
         "pages": "data.examples",
-        "fits": ({"all": "input output", "objects": "input"},),
+        "fits": ({"all": "input output", "objects": "input", "none": "sample_id evaluation_id"},),
         "case": {
             "id": "id example_id",
             "input": "question: input",
@@ -260,7 +260,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         },
         "case": {
             "id": "id",
-            "input": "responses: responses_create_params.input",
+            "input": "responses: responses_create_params.input | text: problem_statement prompt",
             "system": "text: responses_create_params.instructions",
             "expected_output": "expected_answer answer",
         },
@@ -282,14 +282,16 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         },
         "case": {
             "id": "instance_id",
-            "input": "text: text problem_statement",
+            "input": "text: text | paragraphs: problem_statement requirements interface",
             "expected_output": "patch",
             "tags": "texts: difficulty",
-            "metadata.FAIL_TO_PASS": "cells: FAIL_TO_PASS",
-            "metadata.PASS_TO_PASS": "cells: PASS_TO_PASS",
+            "metadata.FAIL_TO_PASS": "cells: FAIL_TO_PASS fail_to_pass",
+            "metadata.PASS_TO_PASS": "cells: PASS_TO_PASS pass_to_pass",
         },
         "losses": {
-            "FAIL_TO_PASS PASS_TO_PASS": "the tests of a task, which run in its container: they are in the metadata"
+            "FAIL_TO_PASS PASS_TO_PASS fail_to_pass pass_to_pass": (
+                "the tests of a task, which run in its container: they are in the metadata"
+            ),
         },
         "outcome": "Fixes the problem, as the reference patch does",
     },
