@@ -87,7 +87,7 @@ def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
             return f"This is {what}. {advice}"
     name = text or results_in(path, head) or name_of_document(keys)
     if name and not text and name not in _ADVICE and name not in _DOCUMENTS.values():
-        return f"This is {name}, not a dataset. {_REPORT}"
+        return f"The file has {name}, not cases. {_REPORT}"
     advice = _ADVICE.get(name, "Write its cases in a YAML or JSONL file")
     return f"This looks like {name}, not a dataset. {advice}" if name else ""
 
