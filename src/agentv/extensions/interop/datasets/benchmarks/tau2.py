@@ -47,7 +47,8 @@ class _Tau2(ForeignFormat):
         if texts_of(criteria.get("communicate_info")):
             lose("that any reply may have a text of communicate_info, also with commas: the last reply must have it")
         for key, what in (("initial_state", "the initial state"), ("user_tools", "the tools of the user")):
-            if not is_blank(data.get(key)):
+            value = data.get(key)
+            if not is_blank(filled(value) if isinstance(value, dict) else value):
                 lose(f"{what} of a task: it is in the metadata")
         purpose = data.get("description")
         row = {
