@@ -218,6 +218,7 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
             "input=passage+question,expected_output=answer",
         ),
         ("rag.jsonl", '{"query": "Who?", "passages": "Ana", "answer": "Ben"}', "input=query,expected_output=answer"),
+        ("o.json", '[{"instruction": "Hi", "output": "Yo", "generator": "gpt"}]', "input=instruction,metadata.*=*"),
         ("mt.csv", "src,tgt\nGuten Tag,Good day\n", "input=src,expected_output=tgt"),
         ("sql.csv", "question,query\nHow many?,SELECT count(*) FROM t\n", "input=question,expected_output=query"),
         ("wmt.jsonl", '{"translation": {"de": "Danke", "en": "Thanks"}}', "input=FIELD'"),

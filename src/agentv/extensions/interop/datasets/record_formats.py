@@ -295,6 +295,14 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         },
         "outcome": "Fixes the problem, as the reference patch does",
     },
+    "toolbench": {
+        "title": "queries of ToolBench",
+        "strength": 0.59,
+        "fields": "query → input, api_list and relevant APIs → metadata",
+        "fits": ({"all": "api_list query"},),
+        "case": {"id": "text: query_id", "input": "text: query"},
+        "losses": {"api_list": "the APIs that the model can call, and the evaluator of ToolBench"},
+    },
     "human-eval": {
         "title": "problems of HumanEval",
         "strength": 0.57,
@@ -341,7 +349,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         "title": "instruction data in the format of Alpaca",
         "strength": 0.3,
         "fields": "instruction and input → input, output → expected_output",
-        "fits": ({"all": "instruction", "any": "output"},),
+        "fits": ({"all": "instruction", "any": "output", "none": "generator"},),
         "case": {"id": "id", "input": "paragraphs: instruction input", "expected_output": "output"},
     },
     "chat": {
