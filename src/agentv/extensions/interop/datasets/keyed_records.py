@@ -176,6 +176,7 @@ def _matches(rows: list[dict[str, Any]], signature: Signature) -> bool:
         and not any(key in row for row in rows for key in others)
         and all(isinstance(parsed(row[key]), dict) for row in rows for key in signature.get("objects", "").split())
         and all(isinstance(row[key], list) for row in rows for key in signature.get("lists", "").split())
+        and all(part in text_of(row[key]) for row in rows for key, part in signature.get("contains", {}).items())
     )
 
 
@@ -316,6 +317,7 @@ _READERS: dict[str, Callable[[Any, Lose], Any]] = {
     "lines": lambda value, _: cell_list(value, "\n"),
     "first": lambda value, _: next(iter(cell_list(value, "\n")), None),
     "labels": lambda value, _: _labels(value),
+    "after_marks": lambda value, _: text_of(value).rpartition("####")[2].strip(),
     "parts": lambda value, _: _parts_text(value),
     "passages": lambda value, _: _passages(value),
     "calls": lambda value, _: _calls(value),

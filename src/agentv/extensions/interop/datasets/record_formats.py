@@ -28,6 +28,9 @@ class Signature(TypedDict, total=False):
     lists: str
     """Keys whose values are lists."""
 
+    contains: dict[str, str]
+    """Keys whose values are texts with another text in them."""
+
 
 class RecordKeys(TypedDict, total=False):
     """One format."""
@@ -302,6 +305,18 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         "fits": ({"all": "api_list query"},),
         "case": {"id": "text: query_id", "input": "text: query"},
         "losses": {"api_list": "the APIs that the model can call, and the evaluator of ToolBench"},
+    },
+    "gsm8k": {
+        "title": "problems of GSM8K",
+        "strength": 0.56,
+        "fields": "question → input, the number at the end of answer → expected_output",
+        "fits": ({"all": "question answer", "contains": {"answer": "#### "}},),
+        "case": {
+            "id": "id",
+            "input": "text: question",
+            "expected_output": "after_marks: answer",
+            "metadata.solution": "answer",
+        },
     },
     "human-eval": {
         "title": "problems of HumanEval",
