@@ -123,6 +123,16 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
         ("answers.jsonl", '{"question_id": 1, "model_id": "m", "text": "c"}', "answers of MT-bench"),
         ("x.prompt.md", "---\nmode: agent\n---\nDo it\n", "a prompt of VS Code, which has no cases"),
         ("p.prompt.yml", "model: m\nmessages: [{role: user, content: '{{input}}'}]\n", "has no testData"),
+        (
+            "totals.json",
+            '{"schema_version": "0.2", "evaluation_id": "e", "evaluation_results": [{"evaluation_name": "a"}]}',
+            "results in the format of Every Eval Ever",
+        ),
+        (
+            "report.json",
+            '{"resolved_instances": 1, "submitted_instances": 1, "submitted_ids": ["a"]}',
+            "To see its results, use `agentv report`",
+        ),
         ("dataset.toml", '[dataset]\nname = "o/d"\n[[tasks]]\nname = "o/t"\n', "in the registry of Harbor"),
         (
             "sums.yaml",
@@ -140,7 +150,7 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
         ("rows.csv", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS pointer"),
         ("rows.csv", b"a,input\n1,\x00\n", "binary data"),
         ("rows.csv", "input\na,b,c\n", "3 cells"),
-        ("a.jsonl", '{"instruction": "", "output": "ok", "text": "all"}', "'input'"),
+        ("a.jsonl", '{"instruction": "", "output": "ok", "text": "all"}', "'instruction' is blank"),
         ("rows.json", "[" * 5000, "nested too deeply"),
         ("rows.json", '[{"input": NaN}]', "NaN is not allowed"),
         ("rows.json", '[{"input": "a"} {"input": "b"}]', "expected ',' or ']'"),
@@ -208,6 +218,7 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
             "input=passage+question,expected_output=answer",
         ),
         ("rag.jsonl", '{"query": "Who?", "passages": "Ana", "answer": "Ben"}', "input=query,expected_output=answer"),
+        ("o.json", '[{"instruction": "Hi", "output": "Yo", "generator": "gpt"}]', "input=instruction,metadata.*=*"),
         ("mt.csv", "src,tgt\nGuten Tag,Good day\n", "input=src,expected_output=tgt"),
         ("sql.csv", "question,query\nHow many?,SELECT count(*) FROM t\n", "input=question,expected_output=query"),
         ("wmt.jsonl", '{"translation": {"de": "Danke", "en": "Thanks"}}', "input=FIELD'"),

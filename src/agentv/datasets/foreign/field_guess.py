@@ -230,7 +230,8 @@ def _by_name(
             continue
         name = plain[synonym]
         values = [value for record in records if not is_blank(value := value_at(record, name))]
-        is_recorded = synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
+        is_recorded = synonym == "output" and "generator" in names
+        is_recorded |= synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
         is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
         if not values or is_recorded or not _suits(key, values):
             continue

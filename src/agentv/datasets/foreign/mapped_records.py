@@ -29,7 +29,8 @@ from agentv.datasets.foreign.foreign_format import (
 )
 from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile, items_of
 from agentv.datasets.foreign.values import OUTCOME, is_blank, metadata_of, parsed, with_outcome
-from agentv.datasets.formats.dataset_format import Document, Source, sidecar_of
+from agentv.datasets.formats.dataset_format import Document, Source, read_head, sidecar_of
+from agentv.datasets.formats.foreign_files import results_in
 from agentv.errors import InvalidDatasetError
 from agentv.settings.settings_reader import aliases_of, known_keys
 
@@ -139,6 +140,9 @@ def _unmapped(path: str, rows: list[dict[str, Any]], names: list[str]) -> Invali
     if not rows:
         hint = "A table needs a header line and at least one row"
         return InvalidDatasetError(f"No cases in {path}", "It has no records", hint, path=path, line=1)
+    if results := results_in(path, read_head(path)):
+        what, hint = f"It has {results}", "To see its results, use `agentv report`"
+        return InvalidDatasetError(f"No cases in {path}", what, hint, path=path, line=1)
     guesses = [guess for guess in guess_map(rows) if guess.key != "input" or guess.confidence >= _SURE]
     if all(guess.key != "input" for guess in guesses):
         guesses.insert(0, Guess("input", "FIELD", 0.0, ""))

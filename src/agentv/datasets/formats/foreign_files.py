@@ -3,6 +3,11 @@
 import os
 import shlex
 from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from agentv.errors import UsageError
+from agentv.registry import RESULT_FORMATS
 
 TABLES = {".csv": ",", ".tsv": "\t"}
 """Extensions of tables, which `agentv generate evals` converts to datasets, and their column delimiters."""
@@ -62,6 +67,16 @@ def name_of_text(head: bytes) -> str:
     return TABLE if any(len(_cells(lines[0], sep)) == len(_cells(lines[1], sep)) for sep in delimiters) else ""
 
 
+def results_in(path: str, head: bytes) -> str:
+    """Return what a file is if it has results of another tool; otherwise an empty text."""
+    for name in RESULT_FORMATS.all_names():
+        with suppress(UsageError):
+            form = RESULT_FORMATS.find(name)
+            if getattr(form, "is_imported", False) and form().sniff(head, Path(path)):
+                return str(form.title)
+    return ""
+
+
 def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
     """Return a hint for a file that is not a dataset: what it is, and what to do. Empty if it is not recognized."""
     if (text := name_of_text(head)) == TABLE:
@@ -70,7 +85,9 @@ def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
     for ending, (what, advice) in _KINDS.items():
         if path.lower().endswith(ending):
             return f"This is {what}. {advice}"
-    name = text or name_of_document(keys)
+    name = text or results_in(path, head) or name_of_document(keys)
+    if name and not text and name not in _ADVICE and name not in _DOCUMENTS.values():
+        return f"The file has {name}, not cases. {_REPORT}"
     advice = _ADVICE.get(name, "Write its cases in a YAML or JSONL file")
     return f"This looks like {name}, not a dataset. {advice}" if name else ""
 

@@ -109,6 +109,8 @@ class KeyedRecords(ForeignFormat):
                 row[part] = row.get(part) if value is None else value
             elif value is not None:
                 _add(row, part, value)
+        if is_blank(row.get("input")) and "turn_texts" not in row:
+            raise ValueError(f"The record has no input: '{self._inputs[0]}' is blank")
         if row.get("assertions") and not is_blank(row.get("expected_output")):
             row["assertions"] = [{"type": "llm_judge"}, *row["assertions"]]
         if data.keys() - used:
@@ -174,6 +176,7 @@ def _matches(rows: list[dict[str, Any]], signature: Signature) -> bool:
         and not any(key in row for row in rows for key in others)
         and all(isinstance(parsed(row[key]), dict) for row in rows for key in signature.get("objects", "").split())
         and all(isinstance(row[key], list) for row in rows for key in signature.get("lists", "").split())
+        and all(part in text_of(row[key]) for row in rows for key, part in signature.get("contains", {}).items())
     )
 
 
@@ -204,7 +207,7 @@ def _read(places: list[_Place], data: dict[str, Any], used: set[str], lose: Lose
             if reader in _READERS:
                 return _READERS[reader](value, lose)
             values.append(value)
-        if reader in _COMBINED:
+        if reader in _COMBINED and (values or len(places) == 1):
             return _COMBINED[reader](values)
     return None
 
@@ -314,6 +317,7 @@ _READERS: dict[str, Callable[[Any, Lose], Any]] = {
     "lines": lambda value, _: cell_list(value, "\n"),
     "first": lambda value, _: next(iter(cell_list(value, "\n")), None),
     "labels": lambda value, _: _labels(value),
+    "after_marks": lambda value, _: text_of(value).rpartition("####")[2].strip(),
     "parts": lambda value, _: _parts_text(value),
     "passages": lambda value, _: _passages(value),
     "calls": lambda value, _: _calls(value),

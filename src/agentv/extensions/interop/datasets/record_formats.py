@@ -28,6 +28,9 @@ class Signature(TypedDict, total=False):
     lists: str
     """Keys whose values are lists."""
 
+    contains: dict[str, str]
+    """Keys whose values are texts with another text in them."""
+
 
 class RecordKeys(TypedDict, total=False):
     """One format."""
@@ -185,7 +188,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         "strength": 0.6,
         "fields": "input → input, output → expected_output, splits → tags",
         "pages": "data.examples",
-        "fits": ({"all": "input output", "objects": "input"},),
+        "fits": ({"all": "input output", "objects": "input", "none": "sample_id evaluation_id"},),
         "case": {
             "id": "id example_id",
             "input": "question: input",
@@ -260,7 +263,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         },
         "case": {
             "id": "id",
-            "input": "responses: responses_create_params.input",
+            "input": "responses: responses_create_params.input | text: problem_statement prompt",
             "system": "text: responses_create_params.instructions",
             "expected_output": "expected_answer answer",
         },
@@ -282,16 +285,38 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         },
         "case": {
             "id": "instance_id",
-            "input": "text: text problem_statement",
+            "input": "text: text | paragraphs: problem_statement requirements interface",
             "expected_output": "patch",
             "tags": "texts: difficulty",
-            "metadata.FAIL_TO_PASS": "cells: FAIL_TO_PASS",
-            "metadata.PASS_TO_PASS": "cells: PASS_TO_PASS",
+            "metadata.FAIL_TO_PASS": "cells: FAIL_TO_PASS fail_to_pass",
+            "metadata.PASS_TO_PASS": "cells: PASS_TO_PASS pass_to_pass",
         },
         "losses": {
-            "FAIL_TO_PASS PASS_TO_PASS": "the tests of a task, which run in its container: they are in the metadata"
+            "FAIL_TO_PASS PASS_TO_PASS fail_to_pass pass_to_pass": (
+                "the tests of a task, which run in its container: they are in the metadata"
+            ),
         },
         "outcome": "Fixes the problem, as the reference patch does",
+    },
+    "toolbench": {
+        "title": "queries of ToolBench",
+        "strength": 0.59,
+        "fields": "query → input, api_list and relevant APIs → metadata",
+        "fits": ({"all": "api_list query"},),
+        "case": {"id": "text: query_id", "input": "text: query"},
+        "losses": {"api_list": "the APIs that the model can call, and the evaluator of ToolBench"},
+    },
+    "gsm8k": {
+        "title": "problems of GSM8K",
+        "strength": 0.56,
+        "fields": "question → input, the number at the end of answer → expected_output",
+        "fits": ({"all": "question answer", "contains": {"answer": "#### "}},),
+        "case": {
+            "id": "id",
+            "input": "text: question",
+            "expected_output": "after_marks: answer",
+            "metadata.solution": "answer",
+        },
     },
     "human-eval": {
         "title": "problems of HumanEval",
@@ -339,7 +364,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         "title": "instruction data in the format of Alpaca",
         "strength": 0.3,
         "fields": "instruction and input → input, output → expected_output",
-        "fits": ({"all": "instruction", "any": "output"},),
+        "fits": ({"all": "instruction", "any": "output", "none": "generator"},),
         "case": {"id": "id", "input": "paragraphs: instruction input", "expected_output": "output"},
     },
     "chat": {

@@ -41,7 +41,8 @@ class PromptfooResults(ForeignResults):
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         keys = top_level(head)
-        if keys.get("results", b"").startswith((b"{", b"[")) and "n-shot" not in keys:  # as lm-eval writes totals
+        # lm-eval writes totals, and Inspect logs, with the same key.
+        if keys.get("results", b"").startswith((b"{", b"[")) and keys.keys().isdisjoint(("n-shot", "eval")):
             return bool({"evalId", "stats", "config", "table"} & keys.keys()) or b'"prompts"' in keys["results"] + head
         return _is_row(keys)
 

@@ -13,7 +13,10 @@ from agentv.support.json_stream import top_level
 
 _TOOL = "swe-bench"
 _MOST_BYTES = 256 * 1024 * 1024
+_PREDICTION = {"instance_id", "model_patch"}
 _REPORT = {"resolved_instances", "submitted_instances"}
+_OLD_REPORT = {"resolved", "no_generation"}
+_NO_TOTAL = "It lists the instances that were resolved, and not all instances of the run"
 _UNSCORED = "Predictions have no scores: run the harness of SWE-bench on them, and open its report"
 
 
@@ -25,10 +28,7 @@ class SweBenchResults(ForeignResults):
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         keys = row_keys(head)
-        if {"instance_id", "model_patch"} <= keys.keys() or {
-            "resolved_instances",
-            "submitted_instances",
-        } <= keys.keys():
+        if any(marks <= keys.keys() for marks in (_PREDICTION, _REPORT, _OLD_REPORT)):
             return True
         first = next(iter(keys), "").encode()
         inner = top_level(head[head.find(b"{", head.find(first)) :]) if first else {}
@@ -42,7 +42,11 @@ class SweBenchResults(ForeignResults):
             return
         document = read_document(path, _MOST_BYTES)
         values = [dict_of(value) for value in dict_of(document).values()]
-        if "submitted_ids" in document:
+        if document.keys() >= _OLD_REPORT:
+            if "generated" not in document:
+                raise problem(path, _NO_TOTAL, "Read the report of the harness, or the reports of the instances")
+            yield from _report(path, _from_old(document), run)
+        elif "submitted_ids" in document:
             yield from _report(path, document, run)
         elif values and all("resolved" in value for value in values):
             target = run.target(_model_of(path, document), _TOOL)
@@ -68,10 +72,22 @@ def _predictions(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
         yield ForeignJob(case=case, target=target, answer=text_of(row.get("model_patch")), place=f"entry {number}")
 
 
+def _from_old(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a report of the first harness with the keys of the later ones."""
+    lists = {name: list(map(text_of, list_of(document.get(name)))) for name in document}
+    generated, empty, failed = (lists.get(name, []) for name in ("generated", "no_generation", "test_timeout"))
+    return {
+        "submitted_ids": [*generated, *empty],
+        "resolved_ids": lists["resolved"],
+        "unresolved_ids": [id for id in lists.get("applied", generated) if id not in failed],
+        "empty_patch_ids": empty,
+    }
+
+
 def _report(path: Path, document: dict[str, Any], run: ForeignRun) -> Iterator[ForeignJob]:
     target = run.target(path.name.split(".")[0], _TOOL)
     names = ("resolved_ids", "unresolved_ids", "empty_patch_ids")
-    resolved, unresolved, empty = (set(list_of(document.get(name))) for name in names)
+    resolved, unresolved, empty = (set(map(text_of, list_of(document.get(name)))) for name in names)
     for id in map(text_of, list_of(document["submitted_ids"])):
         reason = "The patch is empty" if id in empty else ""
         yield _job(id, target, (id in resolved, reason), {}, is_error=id not in resolved | unresolved | empty)

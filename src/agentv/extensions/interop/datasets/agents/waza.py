@@ -36,6 +36,8 @@ MOST_TASKS = 10_000
 _USED = ("id", "name", "description", "inputs", "prompt", "expected", "graders", "tags", "enabled")
 
 
+_MISSING = "\0missing"
+"""The mark of a pattern that no file matches."""
 _WORKSPACE = {"files": "files", "fixture": "fixtures", "repos": "repositories", "environment": "environment variables"}
 _TURNS = ("prompt", "follow_up_prompts", "responder")
 
@@ -72,12 +74,17 @@ class _Waza(ForeignFormat):
             if isinstance(task, dict) and not isinstance(pattern, str):
                 yield Record(1, task)
                 continue
-            for path in sorted(glob.glob(os.path.join(folder, text_of(pattern)), recursive=True))[:MOST_TASKS]:
+            paths = sorted(glob.glob(os.path.join(folder, text_of(pattern)), recursive=True))[:MOST_TASKS]
+            if not paths:
+                yield Record(1, {"id": pattern, _MISSING: pattern})
+            for path in paths:
                 if os.path.isfile(path) and os.path.commonpath((root, os.path.realpath(path))) == root:
                     yield Record(1, _with_prompt(document_of(record_file(path)), os.path.dirname(path), root))
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
+        if _MISSING in data:
+            raise ValueError(f"No file of a task matches '{data[_MISSING]}'")
         inputs, expected = object_at(data, "inputs"), object_at(data, "expected")
         question = first_of(inputs, "prompt") or data.get("prompt")
         if data.get("enabled") is False:

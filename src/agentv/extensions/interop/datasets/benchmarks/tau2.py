@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, objects
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import expected_calls, filled, is_blank, metadata_of, text_of, texts_of
 
@@ -31,7 +31,7 @@ class _Tau2(ForeignFormat):
     fields = "user_scenario → user, actions → tool_trajectory, communicate_info → contains_all, nl_assertions → rubrics"
 
     def fits(self, file: RecordFile) -> bool:
-        return all_have(objects(file), "id", "user_scenario")
+        return all_have(objects(file) or [document_of(file)], "id", "user_scenario")
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
@@ -47,7 +47,8 @@ class _Tau2(ForeignFormat):
         if texts_of(criteria.get("communicate_info")):
             lose("that any reply may have a text of communicate_info, also with commas: the last reply must have it")
         for key, what in (("initial_state", "the initial state"), ("user_tools", "the tools of the user")):
-            if not is_blank(data.get(key)):
+            value = data.get(key)
+            if not is_blank(filled(value) if isinstance(value, dict) else value):
                 lose(f"{what} of a task: it is in the metadata")
         purpose = data.get("description")
         row = {
