@@ -37,7 +37,6 @@ from agentv.model.result import EvaluatorResult, Result
 from agentv.model.workspace_settings import Workspace
 from agentv.runs.redaction import Redactor
 from agentv.settings.transform import TransformFailure, apply_transform
-from agentv.targets.target import Target
 from agentv.trust.env_file import environment_of
 
 if TYPE_CHECKING:
@@ -249,7 +248,9 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     judgement = _judgement(answer, response, value, context)
     score, verdicts, prior = context.scorer.score_now, context.verdicts_of(job), answer.kept
     specs = job.case.evaluators if evaluators is None else evaluators
-    outcomes: list[Any] = [(prior.get(spec.name) if prior else None) or score(spec, judgement, verdicts) for spec in specs]
+    outcomes: list[Any] = [
+        (prior.get(spec.name) if prior else None) or score(spec, judgement, verdicts) for spec in specs
+    ]
     if None in outcomes or (answer.replies and evaluators is None):
         return judgement, outcomes
     return _outcome(answer, judgement, tuple(outcomes), grade(outcomes, specs, verdicts), context)
