@@ -337,9 +337,10 @@ class RunStore(AbstractContextManager["RunStore"]):
         pending, self._pending = self._pending, []
         results, redact = [result for result, _ in pending], self.folder.redact
         lines = list(map(encode_record, results))
-        for number, line in enumerate(lines) if redact is not None else ():
-            if (redacted := redact(line)) is not line:
-                lines[number], results[number] = redacted, decode_record(redacted)
+        if redact is not None:
+            for number, line in enumerate(lines):
+                if (redacted := redact(line)) is not line:
+                    lines[number], results[number] = redacted, decode_record(redacted)
         assert self._results is not None
         self._results.write_all(lines)
         for result, (_, written) in zip(results, pending, strict=True):
