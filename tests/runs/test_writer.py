@@ -38,29 +38,6 @@ def test_each_record_is_on_disk_when_write_returns(tmp_path):
             assert results_in(path) == [record(n) for n in range(number + 1)]
 
 
-def test_records_in_quick_succession_are_written_with_one_flush(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "monotonic", lambda: 100.0)
-    path = tmp_path / "results.jsonl"
-    with ResultWriter(path) as writer:
-        needs_flush = [writer.add(encode_record(record(number))) for number in range(writing.MOST_PENDING + 3)]
-        assert [number for number, needed in enumerate(needs_flush) if needed] == [1, writing.MOST_PENDING + 1]
-        assert len(results_in(path)) == 1 + writing.MOST_PENDING
-        writer.flush()
-        assert results_in(path) == [record(number) for number in range(writing.MOST_PENDING + 3)]
-        writer.add(encode_record(record(99)))
-    assert results_in(path)[-1] == record(99)
-
-
-def test_a_record_after_a_pause_is_written_immediately(tmp_path, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(writing, "monotonic", lambda: now[0])
-    with ResultWriter(tmp_path / "results.jsonl") as writer:
-        for number in range(3):
-            now[0] += 2 * writing.PENDING_S
-            assert not writer.add(encode_record(record(number)))
-            assert len(results_in(tmp_path / "results.jsonl")) == number + 1
-
-
 def test_a_second_writer_appends_to_the_same_file(tmp_path):
     path = tmp_path / "results.jsonl"
     for number in range(2):

@@ -24,7 +24,7 @@ from agentv.model.call_trace import SpanReceiver
 from agentv.model.job import AnswerSource, Job
 from agentv.model.result import Result
 from agentv.runs.redaction import REPLACEMENT, Redactor
-from agentv.runs.store import RunStore
+from agentv.runs.store import RunStore, Written
 from agentv.runs.summary import Snapshot, SummaryBuilder
 
 
@@ -143,12 +143,9 @@ class RunInProgress:
             if self._down.issuperset(self.plan.checked.jobs):
                 self._stop("outage")
             return self._stopped is not None
-        result = self._keep(result)
-        self._observer.result(result)
+        self._keep(result, self._written)
         self._stopped = self._stopped or self._errors.add(result)
         if self._judges:
-            for note in format_notes(result.evaluator_results, self._judges):
-                self._observer.note(note)
             self._stopped = self._stopped or self._errors.add_verdicts(result)
         if self.plan.options.fail_fast and (result.verdict == "fail" or result.status == "error"):
             self._stop("fail_fast")
@@ -215,7 +212,7 @@ class RunInProgress:
         record = msgspec.structs.replace(decision.record, run_id=self.manifest.run_id)
         if self.plan.rescored is None:
             self._earlier += 1
-            self._keep(record)
+            self._keep(record, self.summary.add)
         else:
             self.emit(record)
         return None
@@ -223,14 +220,18 @@ class RunInProgress:
     def _skip(self, job: Job, why: str) -> None:
         self.emit(skipped(job, why, self.manifest.run_id))
 
-    def _keep(self, result: Result) -> Result:
-        """Write a record; return it as written, without secrets."""
+    def _keep(self, result: Result, written: Written) -> None:
+        """Write a record. `written` receives it without secrets."""
         if self.plan.draw is not None:
             result = self.plan.draw.with_probability(result)
         if self._early_stop is not None:
             self._early_stop.result(result)
         if self._gate is not None:
             self._gate.add_result(result)
-        result = self.store.append(result)
+        self.store.append(result, written)
+
+    def _written(self, result: Result) -> None:
         self.summary.add(result)
-        return result
+        self._observer.result(result)
+        for note in format_notes(result.evaluator_results, self._judges) if self._judges else ():
+            self._observer.note(note)

@@ -13,9 +13,9 @@ import msgspec
 from agentv.errors import AgentvError, RunWarning, file_errors, plural
 from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION, Result
+from agentv.runs.case_line import check_case_line
 from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, imported_run, is_unchanged, short_path
 from agentv.runs.folder_lock import is_locked
-from agentv.runs.store import check_case_line
 from agentv.support.hash_table import HashTable, NumberTable
 from agentv.support.json_values import repair_json
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, BinaryIO, overload
 
 import msgspec
@@ -37,6 +38,12 @@ from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact, ResultWriter
 
 CallSoon = Callable[[Callable[[], None]], object]
+Written = Callable[[Result], object]
+"""Receives a record as written, without secrets."""
+
+MOST_PENDING, PENDING_S = 32, 0.005
+"""How many records are written together, and how long they wait. A killed process can lose this much."""
+
 CHECK_HINT = "Find all damage with: agentv runs check RUN"
 
 _FINGERPRINTS = (
@@ -76,6 +83,8 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
     @property
     def fields(self) -> dict[str, Any]:
         """All fields of the line. Raises AgentvError for a damaged line."""
+        from agentv.runs.case_line import check_case_line  # late: a run does not read its cases
+
         try:
             check_case_line(self.data)
             fields: dict[str, Any] = msgspec.json.decode(self.data)
@@ -95,52 +104,6 @@ def read_case(lines: BinaryIO, offset: int) -> StoredCase:
     line = lines.readline()
     case: StoredCase = json_decoder(StoredCase)(line)
     return msgspec.structs.replace(case, data=line)
-
-
-class _Evaluator(msgspec.Struct):
-    name: str
-    type: str
-
-
-class _Part(msgspec.Struct):
-    type: str | None = None
-    value: Any = None
-    text: str | None = None
-
-
-class _Message(msgspec.Struct):
-    role: str
-    content: str | list[_Part | str | int | float | list[Any] | None] | _Part | int | float | None = None
-
-
-class _Turn(msgspec.Struct):
-    input: list[_Message]
-    evaluators: list[_Evaluator] = []
-    expected_output: list[Any] = []
-
-
-class _Prompt(msgspec.Struct):
-    id: str
-    input: list[_Message]
-
-
-class CaseLine(msgspec.Struct):
-    """The structure of a line of `cases.jsonl`, as far as readers depend on it."""
-
-    id: str
-    dataset_path: str
-    evaluators: list[_Evaluator] = []
-    dataset: str = ""
-    input: list[_Message] = []
-    expected_output: list[dict[str, Any]] = []
-    turns: list[_Turn] = []
-    prompts: list[_Prompt] = []
-    variables: dict[str, Any] | None = None
-
-
-def check_case_line(line: bytes) -> CaseLine:
-    """Check the structure of a line of `cases.jsonl`. Raises msgspec.DecodeError or UnicodeDecodeError."""
-    return msgspec.json.decode(line, type=CaseLine)
 
 
 class RunStore(AbstractContextManager["RunStore"]):
@@ -163,6 +126,7 @@ class RunStore(AbstractContextManager["RunStore"]):
         self._results: ResultWriter | None = None
         self._cases: ResultWriter | None = None
         self._flush_soon: CallSoon | None = None
+        self._pending: list[tuple[Result, Written]] = []
         self.digests: dict[str, str] = {}
 
     @classmethod
@@ -355,17 +319,32 @@ class RunStore(AbstractContextManager["RunStore"]):
         for writer in filter(None, (self._results, self._cases)):
             writer.check()
 
-    def append(self, result: Result) -> Result:
-        """Write a record, and return it as written, without secrets."""
+    def append(self, result: Result, written: Written = lambda _: None) -> None:
+        """Write a record, together with others that follow quickly, and call `written` for each."""
+        pending = self._pending
+        pending.append((result, written))
         assert self._results is not None
-        line, redact = encode_record(result), self.folder.redact
-        if redact is not None and (redacted := redact(line)) is not line:
-            line, result = redacted, decode_record(redacted)
-        if self._flush_soon is None:
-            self._results.write(line)
-        elif self._results.add(line):
-            self._flush_soon(self._results.flush)
-        return result
+        is_due = len(pending) == MOST_PENDING or monotonic() - self._results.written_at >= PENDING_S
+        if self._flush_soon is None or is_due:
+            self.flush()
+        elif len(pending) == 1:
+            self._flush_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write the pending records with one system call. Raises AgentvError on failure."""
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        results, redact = [result for result, _ in pending], self.folder.redact
+        lines = list(map(encode_record, results))
+        if redact is not None:
+            for number, line in enumerate(lines):
+                if (redacted := redact(line)) is not line:
+                    lines[number], results[number] = redacted, decode_record(redacted)
+        assert self._results is not None
+        self._results.write_all(lines)
+        for result, (_, written) in zip(results, pending, strict=True):
+            written(result)
 
     def append_cases(self, lines: list[bytes]) -> None:
         """Write the lines of several cases, without secrets."""
@@ -376,11 +355,14 @@ class RunStore(AbstractContextManager["RunStore"]):
         """Close all files, with everything written to disk."""
         if self._stream is not None:
             self._stream.close()
-        for writer in (self._results, self._cases):
-            if writer is not None:
-                writer.close()
-                self.digests[writer.path.name] = writer.digest()
-        self._stream = self._results = self._cases = None
+        try:
+            self.flush()
+        finally:
+            for writer in (self._results, self._cases):
+                if writer is not None:
+                    writer.close()
+                    self.digests[writer.path.name] = writer.digest()
+            self._stream = self._results = self._cases = None
 
     def __exit__(self, *ended: object) -> None:
         self.close()

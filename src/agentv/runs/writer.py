@@ -16,9 +16,6 @@ SYNC_INTERVAL_S = 1.0
 """How much work a power failure can lose. A killed process loses nothing that was written. A thread syncs at this
 interval, so that the jobs do not wait for the disk, and notices a file that was deleted."""
 
-MOST_PENDING, PENDING_S = 32, 0.005
-"""How many lines wait for one `flush`, and for how long. A killed process can lose this much."""
-
 Redact = Callable[[bytes], bytes]
 
 _BLOCK = 64 * 1024
@@ -30,7 +27,8 @@ _sync = getattr(os, "fdatasync", os.fsync)
 class ResultWriter(AbstractContextManager["ResultWriter"]):
     """Appends lines of JSON to a file, and creates it if necessary. Only one writer may use a file at a time.
 
-    `cut_bytes` is the length of an incomplete last line that was removed. `next_step` is what to do after a write
+    `cut_bytes` is the length of an incomplete last line that was removed, `written_at` the time of the last write on
+    the monotonic clock. `next_step` is what to do after a write
     error, for the message. `lock` locks the open file before anything is changed.
     """
 
@@ -50,8 +48,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         self._torn = False
         self._end = 0
         self._synced_end = 0
-        self._pending: list[bytes] = []
-        self._written_at = 0.0
+        self.written_at = 0.0
         self._timer: Thread | None = None
         self._closing = Event()
         self._sync_error: OSError | None = None
@@ -75,22 +72,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
 
     def write_all(self, lines: list[bytes]) -> None:
         """Append lines with one system call. On failure, all lines in the file are complete."""
-        self.flush()
         self._append(b"".join(lines if self._redact is None else map(self._redact, lines)))
-
-    def add(self, line: bytes) -> bool:
-        """Append a line, together with others that follow quickly. Return whether the caller must call `flush`."""
-        self._pending.append(line if self._redact is None else self._redact(line))
-        if len(self._pending) < MOST_PENDING and monotonic() - self._written_at < PENDING_S:
-            return len(self._pending) == 1
-        self.flush()
-        return False
-
-    def flush(self) -> None:
-        """Write the pending lines with one system call. Raises AgentvError on failure."""
-        if self._pending:
-            lines, self._pending = self._pending, []
-            self._append(b"".join(lines))
 
     def _append(self, line: bytes) -> None:
         try:
@@ -107,7 +89,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
             with suppress(OSError):
                 self._cut_torn_line()
             self._fail(error)
-        self._written_at = monotonic()
+        self.written_at = monotonic()
         if self._sync_error is not None:
             self._fail(self._sync_error)
         if self._timer is None:
@@ -160,15 +142,12 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         """Sync and close. May be called twice."""
         if self._file < 0:
             return
-        try:
-            self.flush()
-        finally:
-            self._closing.set()
-            if self._timer is not None:
-                self._timer.join()
-            self._sync()
-            os.close(self._file)
-            self._file = -1
+        self._closing.set()
+        if self._timer is not None:
+            self._timer.join()
+        self._sync()
+        os.close(self._file)
+        self._file = -1
         self.check()
 
     def __exit__(self, *ended: object) -> None:

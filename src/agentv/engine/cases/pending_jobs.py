@@ -42,12 +42,12 @@ class PendingJobs:
         return map(self._jobs_of, self.cases.chunks())
 
     def _jobs_of(self, cases: list[EvalCase]) -> list[Job]:
+        """Store cases and return their jobs. Each step is done for all cases, while its code is in the CPU's cache."""
         jobs: list[Job] = []
-        lines: list[bytes] = []
+        new_cases: list[tuple[EvalCase, Fingerprints]] = []
         plan, has_done, compares_files = self._plan, len(self._done) > 0, self.cases.compares_files
         early_stop, stored = plan.live_early_stop, self._stored if len(self._stored) else None
-        for case in cases:
-            fingerprints = plan.source.fingerprints(case)
+        for case, fingerprints in zip(cases, list(map(plan.source.fingerprints, cases)), strict=True):
             if compares_files:
                 self.cases.read(case, fingerprints)
             case_jobs = plan.source.jobs(case, fingerprints[1])
@@ -61,13 +61,19 @@ class PendingJobs:
                 continue
             jobs += case_jobs
             if stored is None or hash((case.path, case.id)) not in stored:
-                lines.append(self._lines.line(case, fingerprints))
-                if len(lines[-1]) > _LARGE_BYTES:  # it contains files
-                    self._store.append_cases(lines)
-                    lines.clear()
+                new_cases.append((case, fingerprints))
+        self._store_cases(new_cases)
+        return jobs
+
+    def _store_cases(self, cases: list[tuple[EvalCase, Fingerprints]]) -> None:
+        lines: list[bytes] = []
+        for case, fingerprints in cases:
+            lines.append(self._lines.line(case, fingerprints))
+            if len(lines[-1]) > _LARGE_BYTES:  # it contains files
+                self._store.append_cases(lines)
+                lines.clear()
         if lines:
             self._store.append_cases(lines)
-        return jobs
 
     def _is_done(self, job: Job) -> bool:
         key, hidden = job.key, self._hidden_names

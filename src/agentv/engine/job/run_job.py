@@ -248,12 +248,10 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     judgement = _judgement(answer, response, value, context)
     score, verdicts, prior = context.scorer.score_now, context.verdicts_of(job), answer.kept
     specs = job.case.evaluators if evaluators is None else evaluators
-    outcomes: list[Any] = [
-        (prior.get(spec.name) if prior else None) or score(spec, judgement, verdicts) for spec in specs
-    ]
-    if None in outcomes or (answer.replies and evaluators is None):
-        return judgement, outcomes
-    return _outcome(answer, judgement, tuple(outcomes), grade(outcomes, specs, verdicts), context)
+    results: list[Any] = [prior.get(spec.name) or score(spec, judgement, verdicts) for spec in specs]
+    if None in results or (answer.replies and evaluators is None):
+        return judgement, results
+    return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
 
 
 def _lost_usd(outcome: JobOutcome, *, is_stored: bool) -> float:
