@@ -184,6 +184,7 @@ def assert_passes(
     those of a case, such as `input` and `expected_output`; or pass a `case`, whose own evaluators are the default. An
     answer that could not be scored raises AgentvError: an error is not a failure.
     """
+    __tracebackhide__ = True  # pytest shows the test that failed, not this function
     if case is not None and fields:
         raise UsageError("Pass either a case or its fields", f"Both 'case' and '{next(iter(fields))}' are given")
     given = case if case is not None else {"id": "answer", "input": "", **fields}

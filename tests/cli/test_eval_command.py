@@ -107,10 +107,25 @@ def test_usage_errors_exit_with_2_before_the_run(project, command, arguments):
     assert not (project.path / ".agentv").exists()
 
 
+@pytest.mark.parametrize("sample", ["0", "200%", "0%", "nan", "x"])
+def test_an_impossible_sample_is_refused_as_it_was_written(command, sample):
+    ended = command("eval", "d.yaml", "--sample", sample)
+    assert ended.code == 2
+    assert f"--sample takes a number of cases or a percentage such as 10%, got '{sample}'\n" in ended.stderr
+
+
+def test_a_baseline_that_no_file_uses_is_refused(project, command):
+    dataset(project, "yes")
+    ended = command("eval", "d.yaml", "--baseline", "nope")
+    assert ended.code == 2 and "agentv compare NEW --baseline RUN" in ended.stderr
+    assert "--baseline decides nothing: no file sets `regression_tolerance`" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
         ("--threshold", "80", "must be a number from 0 to 1, got '80'; write 0.8 for 80%"),
+        ("--threshold", "1.5", "must be a number from 0 to 1, got '1.5'; write 0.015 for 1.5%"),
         ("--min-pass-rate", "80%", "must be a number from 0 to 1, got '80%'; write 0.8 for 80%"),
         ("--threshold", "nan", "must be a number from 0 to 1, got 'nan'"),
         ("--workers", "abc", "must be a whole number of at least 1, got 'abc'"),

@@ -90,7 +90,8 @@ def test_missing_figures_of_a_finished_run_are_computed_from_its_records(project
 def test_an_empty_list_of_runs_is_not_an_error(project, command):
     ended = command("runs")
     assert (ended.code, ended.stdout) == (0, "")
-    assert "No matching runs" in ended.stderr
+    assert "This project has no runs yet" in ended.stderr
+    assert "No matching runs" in command("runs", "--dataset", "x").stderr
 
 
 @pytest.mark.parametrize(

@@ -652,6 +652,18 @@ def test_the_warning_names_the_target_and_what_to_write(folder, command):
 
 
 @pytest.mark.parametrize(
+    ("template", "warns"),
+    [("echo hi", True), ("echo {{prompt}}", True), ("cat {PROMPT_FILE}", False), ("x $AGENTV_PROMPT", False)],
+)
+def test_a_command_that_gets_nothing_of_the_case_is_a_warning(folder, command, template, warns):
+    target = {"name": "default", "provider": "cli", "command_template": template}
+    folder.write("targets.yaml", {"targets": [target]})
+    folder.write("d.yaml", {"evaluators": [], "evalcases": [{"id": "a", "expected_outcome": "x", "input": "hi"}]})
+    warning = "Target 'default' runs the same command for all cases: it has no {PROMPT} and no {PROMPT_FILE}"
+    assert (warning in command("eval", "d.yaml", "--dry-run").stderr) is warns
+
+
+@pytest.mark.parametrize(
     "template",
     [
         "bash -c 'printf %s \"$AGENTV_PROMPT\"'",

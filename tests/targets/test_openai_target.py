@@ -338,6 +338,21 @@ def test_an_html_page_is_shown_with_its_address():
         assert "It begins with: <!DOCTYPE html> <html><head><title>Sign in</title>" in found.message
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b"Oslo\n", "it is not JSON, and begins with: Oslo"),
+        (b'{"choices": [', "Input data was truncated"),
+    ],
+)
+def test_a_body_that_is_not_json_is_quoted(body, why):
+    found = failure(RawReply(body))
+    assert found.error_class == "invalid_response"
+    assert found.message.endswith(f"The response is not a chat completion: {why}")
+
+
 def test_an_unrequested_stream_is_reported():
     streamed = failure(RawReply(b'data: {"choices": []}\n\ndata: [DONE]\n\n'))
     assert streamed.error_class == "invalid_response"

@@ -58,8 +58,8 @@ class Selection(msgspec.Struct, frozen=True):
         ):
             raise UsageError(f"The sample must be a number of cases, or a fraction above 0 and up to 1; got {sample!r}")
         if shard is not None and not 1 <= shard[0] <= shard[1]:
-            hint = "the first of three shards is 1/3, the last 3/3"
-            raise UsageError(f"Invalid shard {shard[0]}/{shard[1]}: {hint}")
+            hint = "The first of three shards is 1/3, and the last 3/3"
+            raise UsageError(f"There is no shard {shard[0]}/{shard[1]}", hint=hint)
         if limit is not None and limit < 1:
             raise UsageError(f"The limit must be at least 1, got {limit!r}")
 
@@ -282,10 +282,14 @@ def parse_sample(text: str) -> int | float:
     """Read `200` as a number of cases, `10%` and `0.1` as fractions."""
     try:
         if text.endswith("%"):
-            return float(text[:-1]) / 100
-        return int(text) if text.isdigit() else float(text)
+            sample: int | float = float(text[:-1]) / 100
+        else:
+            sample = int(text) if text.isdigit() else float(text)
     except ValueError:
-        raise UsageError(f"--sample takes a number of cases or a percentage such as 10%, got {text!r}") from None
+        sample = 0
+    if not sample > 0 or (isinstance(sample, float) and sample > 1):
+        raise UsageError(f"--sample takes a number of cases or a percentage such as 10%, got {text!r}")
+    return sample
 
 
 def parse_shard(text: str) -> tuple[int, int]:

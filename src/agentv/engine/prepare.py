@@ -11,6 +11,7 @@ from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import UnknownPrice, why_unpriced
 from agentv.engine.cases.case_survey import CaseSurvey, settle_trust, variable_uses
 from agentv.engine.checks.preflight import ProjectFacts
+from agentv.engine.gates.case_gates import check_baseline
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_defaults import first_given
 from agentv.engine.run_options import EvalOptions
@@ -89,6 +90,8 @@ def check_options(project: Project, cases: Cases, export_path: str | None = None
     project.refuse_to_overwrite(
         (file for dataset in cases.sources for file in files_of(dataset)), options.record, export_path
     )
+    if options.gates is not None and options.cases_budget is None:
+        check_baseline(options.gates, cases.sources)
     if options.executor is not None and EXECUTORS.canonical(options.executor) is None:
         raise UsageError(f"Unknown executor '{options.executor}'", hint=EXECUTORS.suggestion(options.executor))
 

@@ -197,9 +197,9 @@ class Project:
         if outside is None or self.replay is not None:
             return
         for target in targets:
-            if target.is_command and (advice := target.advice(self.home)):
+            if risk := target.shell_risk():
                 headline = f"Prompts of {outside} could run commands: the file is outside your project"
-                raise UsageError(headline, advice, "Change the command, or pass --trust PATH if you trust the dataset")
+                raise UsageError(headline, risk, "Change the command, or pass --trust PATH if you trust the dataset")
 
     def reachable(self, needed: Iterable[str], by_evaluators: Iterable[str]) -> tuple[Target, ...]:
         """Return the targets that jobs need, those that evaluators call, and all others whose settings can be read.

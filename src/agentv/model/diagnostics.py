@@ -142,7 +142,7 @@ class Range(msgspec.Struct, frozen=True):
             share = float(str(value).removesuffix("%")) / 100
         except ValueError:
             return ""
-        return f"; write {share:g} for {share:.0%}" if (self.least, self.most) == (0, 1) and 0 < share <= 1 else ""
+        return f"; write {share:g} for {share * 100:g}%" if (self.least, self.most) == (0, 1) and 0 < share <= 1 else ""
 
 
 SHARE = Range(0, 1)

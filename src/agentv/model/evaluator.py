@@ -36,13 +36,14 @@ COMMON_KEYS = (
 
 OTHER_TOOLS = {
     "threshold": "Use `required` with the minimum score: `required: 0.7`, or `required: true` for the pass limit",
+    "judge": "Name the judge in `target`, and define it in the targets file",
     "provider": "Name the judge in `target`, and define it in the targets file",
     "preprocessors": "Only `llm_judge` and `rubric` read files of an answer. Use `transform` to change its text",
     "postprocess": "Use `transform` of the evaluator or of the target",
     "context_transform": "Put the retrieved passages in the `context` of the case",
     "max_steps": "A judge responds in one call; use a coding agent as the judge's `target`",
 }
-"""Keys of AgentV (TypeScript) 4.x and 5.x and of promptfoo, with a hint. Types may still declare them."""
+"""Keys of AgentV (TypeScript) 4.x and 5.x, of promptfoo and our command line, with a hint. Types may declare them."""
 
 
 class EvaluatorSpec(ComparedByContent, frozen=True, gc=False, kw_only=True):

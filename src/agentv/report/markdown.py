@@ -104,7 +104,7 @@ def _targets(figures: Figures) -> Iterator[str]:
         if chances := "; ".join(f"{chance} {text}" for chance, text in trial_notes(target)):
             yield from (f"{cell(name, _LONGEST_NAME)}: {markdown(chances, 2 * _LONGEST_REASON)}", "")
         for kind, text in noise_notes(target):
-            yield from (f"{cell(name, _LONGEST_NAME)}: {kind} {markdown(text, 2 * _LONGEST_REASON)}", "")
+            yield from (f"{cell(name, _LONGEST_NAME)}: {kind}, {markdown(text, 2 * _LONGEST_REASON)}", "")
         if target.early_stop is not None:
             stop = " ".join(early_stop_line(target.early_stop).split())
             yield from (f"{cell(name, _LONGEST_NAME)}: {cell(stop, 2 * _LONGEST_REASON)}", "")

@@ -245,8 +245,9 @@ def _placed(
     for problem in problems:
         place = (*path, *problem.path)
         if problem.message.startswith(UNKNOWN_FIELD) and len(problem.path) == 1:
-            suggestion = did_you_mean(str(problem.path[0]), [*known_keys(kind), *COMMON_KEYS])
-            problem = msgspec.structs.replace(problem, hint=suggestion or problem.hint)
+            keys = sorted({*known_keys(kind), *COMMON_KEYS})
+            hint = did_you_mean(str(problem.path[0]), keys) or f"Known fields: {', '.join(keys)}"
+            problem = msgspec.structs.replace(problem, hint=hint)
         if problem.path and problem.path[0] in places:
             place = (*places[str(problem.path[0])], *problem.path[1:])
         # Messages have the path inside the entry; users need the path inside the case.

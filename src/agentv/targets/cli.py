@@ -31,6 +31,8 @@ PLACEHOLDER = lazy_regex(r"(?<!\$)\{(?P<name>[A-Z][A-Z0-9_]*)\}")
 _TEXTS = ("PROMPT", "GUIDELINES", "EVAL_ID", "FILES", "VARIABLES")
 """Placeholders whose values come from a dataset."""
 
+_OF_A_CASE = frozenset((*_TEXTS, "PROMPT_FILE"))
+
 _FILE_PLACEHOLDER = lazy_regex(r"(?<!\$)\{(?P<name>path|basename)\}")
 _PREFIX = "AGENTV_"
 
@@ -279,7 +281,13 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
         return f"ran in {where}; runs {'start from' if self.cwd else 'use'} the folder of each dataset"
 
     def advice(self, home: str) -> str:  # noqa: ARG002
-        """Return a warning if the command lets a second shell execute the prompt."""
+        """Return a warning if the command lets a second shell execute the prompt, or is the same for all cases."""
+        if (risk := self.shell_risk()) or not _OF_A_CASE.isdisjoint(CommandTemplate(self.command_template).names):
+            return risk
+        return f"Target '{self.name}' runs the same command for all cases: it has no {{PROMPT}} and no {{PROMPT_FILE}}"
+
+    def shell_risk(self) -> str:
+        """Return why a second shell would execute the prompt."""
         program, placeholder = executed_placeholder(self.command_template)
         if not program:
             return ""

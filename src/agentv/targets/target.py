@@ -232,6 +232,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """Return a warning for a run that uses the target, or an empty string."""
         return ""
 
+    def shell_risk(self) -> str:
+        """Return why a shell would execute the prompt and how to avoid it, or an empty string."""
+        return ""
+
     def with_overrides(self, overrides: CallOverrides) -> "Target":  # noqa: ARG002
         """Return the target with overrides for a call; unchanged if its provider has no such settings."""
         return self

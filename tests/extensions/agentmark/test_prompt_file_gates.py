@@ -61,6 +61,13 @@ def test_a_drop_against_the_baseline_is_a_gate(prompt_file, folder, command):
     assert command("eval", "reply.prompt.mdx", "--baseline", "base", "--no-gate").code == 0
 
 
+def test_an_unknown_baseline_is_reported_before_the_first_call(prompt_file, folder, command):
+    prompt_file("regression_tolerance: 0.1", "yes")
+    ended = command("eval", "reply.prompt.mdx", "--baseline", "nope", "--out", "run")
+    assert ended.code == 2 and "No such run or experiment: nope" in ended.stderr
+    assert not (folder.path / "run").exists()
+
+
 def test_the_baseline_is_the_run_of_a_commit(prompt_file, folder, command):
     prompt_file("regression_tolerance: 0.1", "yes", "no")
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@y"]

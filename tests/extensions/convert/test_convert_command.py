@@ -256,3 +256,10 @@ def test_the_hash_that_verifies_a_conversion_covers_every_field(folder):
     assert len(set(hashes)) == len(cases)
     again = [content_hash(agentv.load_cases(f"{number}.yaml")[0]) for number in range(len(cases))]
     assert again == hashes
+
+
+def test_an_extension_that_cannot_be_written_is_refused_with_those_that_can(folder, command):
+    folder.write("d.yaml", {"evalcases": [{"id": "a", "expected_outcome": "x", "input": "hi"}]})
+    ended = command("convert", "d.yaml", "d.txt")
+    assert ended.code == 2 and "Cannot write d.txt: its extension is not one of .yaml, .yml, .jsonl" in ended.stderr
+    assert ".mdx" not in ended.stderr

@@ -324,6 +324,13 @@ def test_run(agentv_evaluate):
 """
 
 
+def test_a_failed_answer_does_not_show_the_source_of_agentv(project):
+    test = 'import agentv\n\ndef test_a():\n    agentv.assert_passes("no", [{"type": "equals", "value": "yes"}])\n'
+    project.write("tests/test_answer.py", test)
+    printed = project.pytest("tests", code=1)
+    assert "AssertionError: score 0.000" in printed and "TemporaryDirectory" not in printed
+
+
 def test_fixtures_check_answers_and_run_datasets(project):
     project.write("tests/test_answers.py", FIXTURES)
     printed = project.pytest("tests", "-vv", "--agentv-report", code=1)

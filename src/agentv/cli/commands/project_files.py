@@ -89,6 +89,10 @@ def init(args: InitArguments) -> None:
     output.echo(f"Wrote {plural(new_count, 'file')}{f', kept {kept_count}' if kept_count else ''} in {root}")
     enter = "" if args.folder == "." else f"  cd {args.folder}\n"
     output.echo(f"\nNext:\n{enter}  agentv validate .\n  agentv eval evals")
+    if args.ci:
+        output.echo(
+            "\nIn .github/workflows, replace OWNER/agentv@000… with the repository and commit of agentv to use."
+        )
     output.echo(f"\nThen: {_NEXT[kind]}\nMore in {root / 'evals' / 'README.md'}")
 
 

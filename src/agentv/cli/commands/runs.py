@@ -32,7 +32,8 @@ def list_runs(args: RunsArguments) -> None:
     if args.as_json:
         return
     if not entries:
-        output.note("No matching runs")
+        filters = (args.dataset, args.target, args.experiment, args.since, args.state, args.folder)
+        output.note("No matching runs" if any(filters) else "This project has no runs yet. `agentv eval` starts one.")
         return
     table = run_list(entries[: args.limit], width_of(sys.stdout))
     output.echo("\n".join(table.lines))

@@ -11,7 +11,7 @@ from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.formats.yaml_dataset import agentv_suite, suite_threshold
 from agentv.engine.gates.gate_options import Gates
 from agentv.engine.named_runs import open_baseline
-from agentv.errors import EXIT_FINDINGS, plural
+from agentv.errors import EXIT_FINDINGS, UsageError, plural
 from agentv.model.evaluator import Verdicts
 from agentv.model.result import Result
 from agentv.support.hash_table import NumberTable
@@ -92,6 +92,17 @@ def _pass_rate(text: str | None) -> float:
 def _tolerances(sources: Sequence[Source]) -> dict[str, float]:
     limits = ((source.path, source.format.regression_tolerance(source)) for source in sources)
     return {path: limit for path, limit in limits if limit is not None}
+
+
+def check_baseline(gates: Gates, sources: Sequence[Source]) -> None:
+    """Raise UsageError if no file of a run uses its baseline, or if the baseline cannot be opened."""
+    if not gates.baseline or gates.no_gate:
+        return
+    if not _tolerances(sources):
+        hint = "To gate a run on an earlier one, run `agentv eval`, then `agentv compare NEW --baseline RUN`"
+        message = "--baseline decides nothing: no file sets `regression_tolerance`, and --cases-budget is not given"
+        raise UsageError(message, hint=hint)
+    open_baseline(gates.baseline)
 
 
 def judge_cases(gates: CaseGates, sources: Sequence[Source], results: Iterable[Result]) -> CaseVerdict:

@@ -132,7 +132,8 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
     mean = math.fsum(weighted) / weight if weight else None
     if failed or mean is None:
         first = failed[0].error
-        message = f"{', '.join(result.name for result in failed)}: {first.message if first else ''}"
+        others = f". Also not scored: {', '.join(result.name for result in failed[1:])}" if failed[1:] else ""
+        message = f"{failed[0].name}: {first.message if first else ''}{others}"
         suspicious = any(result.error is not None and result.error.suspicious for result in failed)
         return Grade("error", partial_score=mean, error=ErrorInfo("evaluator", message, "evaluator", suspicious))
     gated = any(misses_gate(spec, result, verdicts) for spec, result in zip(specs, results, strict=True))

@@ -15,7 +15,6 @@ import msgspec
 from agentv.datasets.case.keys import CASE_LIST_KEYS, LIST_KEYS, OUTCOME_KEYS
 from agentv.datasets.case.shorthand import AGENTMARK
 from agentv.datasets.dataset import Dataset, Options
-from agentv.datasets.detection import unsupported
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.dataset_format import Content, DatasetFormat, PlainRow, ReadOptions, WrittenRow
 from agentv.datasets.loader import StrictSink, ignore
@@ -207,11 +206,16 @@ class Conversion:
 
 
 def _writable_kind(target: str) -> str:
-    """Return the format for the extension of a file to write. Raises DatasetError."""
-    for name in formats.suggested(target):
-        if type(formats.load_format(name)).write is not DatasetFormat.write:
-            return name
-    raise unsupported(target)
+    """Return the format for the extension of a file to write. Raises UsageError."""
+    if (name := _writer(target)) is not None:
+        return name
+    suffixes = ", ".join(suffix for suffix in formats.known_suffixes() if _writer(f"x{suffix}") is not None)
+    raise UsageError(f"Cannot write {target}: its extension is not one of {suffixes}", hint="Rename it, or pass --to")
+
+
+def _writer(target: str) -> str | None:
+    names = formats.suggested(target)
+    return next((name for name in names if type(formats.load_format(name)).write is not DatasetFormat.write), None)
 
 
 def _foreign_kind(kind: str, target: str) -> str:

@@ -56,9 +56,10 @@ def check_schedule(schedule: Schedule, calls: int | None) -> None:
     """Raise UsageError if a round would have no case, or the confirmation too few."""
     if schedule.confirmation >= _FEWEST and all(each.cases for each in schedule.rounds):
         return
-    limit = "the cases" if calls is None else f"{plural(schedule.cases, 'case')} that --calls allows"
+    have = f"{plural(schedule.cases, 'case')}{'' if calls is None else ' within --calls'}"
     hint = "Add cases" if calls is None else "Allow more calls"
-    raise UsageError(f"Too few cases to choose from the variants: {limit}", hint=f"{hint}, or pass fewer variants")
+    message = f"{have} are too few to choose a variant and confirm it on other cases"
+    raise UsageError(message, hint=f"{hint}, or pass fewer variants")
 
 
 def run_stages(series: RunSeries, options: EvalOptions, schedule: Schedule, units: list[list[CaseName]]) -> Choice:

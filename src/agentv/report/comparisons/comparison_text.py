@@ -24,6 +24,7 @@ from agentv.report.comparisons.verdict_text import (
     verdict,
 )
 from agentv.report.figures import (
+    NONE,
     bounds_text,
     cell,
     code,
@@ -169,7 +170,8 @@ def _use_rows(name: str, use: UsageChange, unsigned: Callable[[float], str]) -> 
     yield [f"{name}, mean", *means, bounds_text(use.difference.ci95, shown), f"{use.n:,}"]
     for first, second in use.percentiles:
         values = (shown(first.value), shown(second.value), shown(second.value - first.value))
-        yield [f"{name}, p{100 * first.share:.0f}", *values, f"B {bounds_text(second.ci95, shown)}", f"{use.n:,}"]
+        bounds = NONE if second.ci95 is None else f"B {bounds_text(second.ci95, shown)}"
+        yield [f"{name}, p{100 * first.share:.0f}", *values, bounds, f"{use.n:,}"]
     if use.ratio is not None:
         ratio = f"× {use.ratio.value:.2f}"
         yield [f"{name}, median ratio", "", "", ratio, bounds_text(use.ratio.ci95, "{:.2f}".format), f"{use.n:,}"]

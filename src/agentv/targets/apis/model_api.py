@@ -31,6 +31,9 @@ Read = TypeVar("Read")
 WirePart = dict[str, Any]
 
 
+_SHOWN_BYTES = 100
+
+
 class AnswerError(Exception):
     """A response without an answer: an unexpected shape, an error object (`error`), or a refusal."""
 
@@ -47,11 +50,18 @@ def decode_body(decode: Callable[[bytes], Read], body: bytes, what: str) -> Read
         answer = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         is_stream = body.lstrip().startswith((b"data:", b"event:"))
-        why = "it is an event stream, which was not requested" if is_stream else error
+        why = "it is an event stream, which was not requested" if is_stream else _why_undecodable(body, error)
         raise AnswerError(f"The response is not {what}: {why}") from None
     if getattr(answer, "error", None) is not None:
         raise AnswerError("The response is an error", error=answer.error)  # type: ignore[attr-defined]
     return answer
+
+
+def _why_undecodable(body: bytes, error: Exception) -> str:
+    start = " ".join(body[:_SHOWN_BYTES].decode(errors="replace").split())
+    if not start:
+        return "it is empty"
+    return str(error) if start[0] in "{[" else f"it is not JSON, and begins with: {start}"
 
 
 class ApiAnswer(msgspec.Struct, gc=False, kw_only=True):
