@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from time import monotonic
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ from agentv.cli import output
 from agentv.cli.commands.eval import print_reasons, run_folder
 from agentv.cli.display import RunDisplay
 from agentv.cli.dry_run import print_plan
+from agentv.cli.evaluation_options import SeriesOptions
 from agentv.engine.answers.rescored_answers import prepare_rescore
 from agentv.engine.answers.stored_answers import StoredAnswers, cases_to_rescore
 from agentv.engine.cost import costs_so_far
@@ -39,24 +40,12 @@ _SHARED = (
 """The options of a run that also apply when its answers are scored again."""
 
 
-class SeriesArguments(Protocol):
-    """The arguments of a command that makes several runs."""
-
-    paths: tuple[str, ...]
-    out: str | None
-    resume: bool
-    quiet: bool
-    as_json: bool
-    budget_usd: float | None
-    deadline_s: float | None
-
-
-def print_run_plan(options: EvalOptions, args: SeriesArguments) -> None:
+def print_run_plan(options: EvalOptions, args: SeriesOptions) -> None:
     """Print the plan of one run of a series; call nothing."""
     print_plan(prepare(options, options.open_cases(*output.listeners(args.quiet))), as_json=args.as_json)
 
 
-def print_result(args: SeriesArguments, data: dict[str, Any], lines: Sequence[Line]) -> None:
+def print_result(args: SeriesOptions, data: dict[str, Any], lines: Sequence[Line]) -> None:
     """Print the result of a command as lines, or with `--json` as data."""
     if args.as_json:
         output.echo_json(data)
@@ -71,7 +60,7 @@ class RunSeries:
     has a score, the program ends with its exit code. What is done is kept, and `command` is how to continue.
     """
 
-    def __init__(self, home: Path, args: SeriesArguments, command: str) -> None:
+    def __init__(self, home: Path, args: SeriesOptions, command: str) -> None:
         self.home = home
         self._args = args
         self._command = command
@@ -80,7 +69,7 @@ class RunSeries:
         self._ends = None if args.deadline_s is None else monotonic() + args.deadline_s
 
     @classmethod
-    def open(cls, kind: str, first: str, args: SeriesArguments, command: str) -> RunSeries:
+    def open(cls, kind: str, first: str, args: SeriesOptions, command: str) -> RunSeries:
         """Open a new folder, or with `--resume` the one in `--out` or the latest; its first run is called `first`."""
         root = Path(project_root(folder_of(args.paths)))
         out = run_folder(args.out)

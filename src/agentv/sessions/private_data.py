@@ -75,61 +75,48 @@ class PrivateData:
         clean_text = redacted(text, self._secrets) if self._secrets else text
         if clean_text != text:
             self.counts[_SECRETS] += 1
-        text = _TOKENS.sub(self._secret, clean_text)
+        text = _TOKENS.sub(lambda _: self._counted(_SECRETS, SECRET), clean_text)
         text = _PASSWORD_IN_URL.sub(self._password, text)
         text = _AFTER.sub(self._named, text)
         text = _LONG.sub(self._random, text)
         text = _EMAIL.sub(self._email, text)
-        return _SLUG.sub(r"\1-user", _HOME.sub(self._home, text))
+        return _SLUG.sub(r"\1-user", _HOME.sub(lambda _: self._counted(_HOMES, "~"), text))
 
     def clean_value(self, value: Any, path: tuple[str, ...] = ()) -> Any:
         """Return data without private data in its texts, keys, and values under names of secrets."""
         if isinstance(value, str):
-            if is_secret_field(path) and value and value != SECRET:
-                self.counts[_SECRETS] += 1
-                return SECRET
-            return self.clean(value)
+            is_secret = is_secret_field(path) and value and value != SECRET
+            return self._counted(_SECRETS, SECRET) if is_secret else self.clean(value)
         if isinstance(value, dict):
             return {self.clean(str(key)): self.clean_value(item, (*path, str(key))) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.clean_value(item, path) for item in value]
         return value
 
-    def _secret(self, _: re.Match[str]) -> str:
-        self.counts[_SECRETS] += 1
-        return SECRET
+    def _counted(self, kind: str, replacement: str) -> str:
+        self.counts[kind] += 1
+        return replacement
 
     def _password(self, match: re.Match[str]) -> str:
         if match[2].startswith(("[", "$", "<", "{")):
             return match[0]
-        self.counts[_SECRETS] += 1
-        return f"{match[1]}{SECRET}@"
+        return self._counted(_SECRETS, f"{match[1]}{SECRET}@")
 
     def _named(self, match: re.Match[str]) -> str:
         value = match["double"] or match["single"] or match["bare"]
         if _NOT_SECRET.match(value):
             return match[0]
-        self.counts[_SECRETS] += 1
         quote = '"' if match["double"] else "'" if match["single"] else ""
-        return f"{match['before']}{quote}{SECRET}{quote}"
+        return self._counted(_SECRETS, f"{match['before']}{quote}{SECRET}{quote}")
 
     def _random(self, match: re.Match[str]) -> str:
         text = match[0]
         has_all = any(map(str.isupper, text)) and any(map(str.islower, text)) and any(map(str.isdigit, text))
-        if not has_all or _entropy(text) < _ENTROPY:
-            return text
-        self.counts[_SECRETS] += 1
-        return SECRET
+        return text if not has_all or _entropy(text) < _ENTROPY else self._counted(_SECRETS, SECRET)
 
     def _email(self, match: re.Match[str]) -> str:
-        if any(part in match[0].lower() for part in _KNOWN_EMAILS):
-            return match[0]
-        self.counts[_EMAILS] += 1
-        return EMAIL
-
-    def _home(self, _: re.Match[str]) -> str:
-        self.counts[_HOMES] += 1
-        return "~"
+        is_known = any(part in match[0].lower() for part in _KNOWN_EMAILS)
+        return match[0] if is_known else self._counted(_EMAILS, EMAIL)
 
 
 def describe_counts(counts: Mapping[str, int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import groupby, islice, repeat
+from itertools import groupby, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
@@ -286,17 +286,11 @@ class SessionBuilder(Turns):
 
     def _figures(self) -> Iterator[SessionFigures]:
         """Yield the figures of each request. Those of dropped requests are only part of the session's."""
-        requests: list[int] = []
-        for is_request, group in groupby(self._kept(), lambda each: _is_request(each[1])):
+        groups = [(is_request, list(group)) for is_request, group in groupby(self._kept(), lambda e: _is_request(e[1]))]
+        for (is_request, requests), (_, answer) in pairwise([*groups, (False, [])]):
             if is_request:
-                if requests:
-                    yield self._figures_of(requests, [])
-                requests = [self._places[position] for position, _ in group]
-            elif requests:
-                yield self._figures_of(requests, [entry for _, entry in group if isinstance(entry, ModelTurn)])
-                requests = []
-        if requests:
-            yield self._figures_of(requests, [])
+                turns = [entry for _, entry in answer if isinstance(entry, ModelTurn)]
+                yield self._figures_of([self._places[position] for position, _ in requests], turns)
 
     def _figures_of(self, requests: list[int], turns: list[ModelTurn]) -> SessionFigures:
         """Return the figures of requests that were answered together, from the turns of their answer."""

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agentv.stats.cluster_sizes import ClusterSizes
 from agentv.stats.distributions import Interval, binomial_cdf, t_p_value, t_quantile, vector
-from agentv.stats.intervals import CONFIDENCE, ROUNDING_ERROR, rare_bound
+from agentv.stats.intervals import CONFIDENCE, ROUNDING_ERROR, ClusterSizes, rare_bound
 
 _DRAWN_SIZE = 1.4
 """How many values a weighted one counts as in the bound for rare values: its error rate is then 0.1 instead of 0.04.

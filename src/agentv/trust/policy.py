@@ -43,9 +43,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def allows_host(self, address: str) -> bool:
         """Whether the host of an address may be called."""
-        if self.hosts is None:
-            return True
-        if "*" in self.hosts:
+        if self.hosts is None or "*" in self.hosts:
             return True
         host, port = _host_and_port(address)
         names = (host, f"{host}:{port}") if host else ()

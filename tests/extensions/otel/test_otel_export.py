@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from agentv.extensions.otel import span_sender
+from agentv.extensions.otel import trace_export
 from agentv.extensions.otel.record_spans import RunFacts, spans_of_record
-from agentv.extensions.otel.span_sender import SpanSender, traces_url
+from agentv.extensions.otel.trace_export import SpanSender, traces_url
 from agentv.model.call_trace import own_span_id
 from agentv.model.result import ExecutionMetrics, Result
 
@@ -80,7 +80,7 @@ class Collector:
 @pytest.fixture
 def collector(monkeypatch):
     """A collector that replies; the end of a run waits for it even on a busy machine."""
-    monkeypatch.setattr(span_sender, "_FIRST_S", 60.0)
+    monkeypatch.setattr(trace_export, "_FIRST_S", 60.0)
     made = Collector()
     yield made
     made.server.shutdown()
@@ -306,7 +306,7 @@ def test_an_invalid_endpoint_is_an_error_before_the_run(project, command, endpoi
 
 
 def test_a_run_is_exported_to_a_file_that_can_be_read_as_sessions(project, command, monkeypatch):
-    monkeypatch.setattr(span_sender, "_FIRST_S", 60.0)
+    monkeypatch.setattr(trace_export, "_FIRST_S", 60.0)
     ended = command("eval", "d.yaml", "--out", "out", "--otel", "traces.json")
     assert ended.code == 0 and "Exported 6 spans to traces.json." in ended.stdout
     exported = json.loads((project.path / "traces.json").read_text("utf-8"))

@@ -148,8 +148,7 @@ def _cells(case: EvalCase) -> tuple[str, ...]:
 def _preview(content: Any) -> str:
     if isinstance(content, tuple):
         content = " ".join(part.value for part in content)
-    text = content if isinstance(content, str) else to_json(content).decode()
-    return one_line(text, 400)
+    return one_line(content if isinstance(content, str) else to_json(content).decode(), 400)
 
 
 def validate(args: ValidateArguments) -> None:

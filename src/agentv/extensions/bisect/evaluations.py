@@ -282,5 +282,4 @@ def _is_installed(path: str) -> bool:
 def _reason(messages: str, worktree: str) -> str:
     """Return the first two lines of an error, without the path of the worktree."""
     lines = [line.strip() for line in messages.replace(worktree + os.sep, "").splitlines() if line.strip()]
-    text = " ".join(lines[:2])
-    return start_of(text, _LONGEST_REASON)
+    return start_of(" ".join(lines[:2]), _LONGEST_REASON)

@@ -116,8 +116,7 @@ def _judge_names(plan: RunPlan) -> list[str]:
 
 def _below(repository: GitRepository, paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths below the root, in order; those outside are the same at every commit."""
-    relative_paths = map(repository.below, paths)
-    return tuple(dict.fromkeys(path for path in relative_paths if path is not None))
+    return tuple(dict.fromkeys(path for path in map(repository.below, paths) if path is not None))
 
 
 def _copy(source: Path, copy: Path) -> None:

@@ -263,5 +263,4 @@ class Search:
 
 
 def _scores(side: list[Answers], key: tuple[str, str, int]) -> list[float]:
-    scores = (answers.get(key) for answers in side)
-    return [score for score in scores if score is not None]
+    return [score for answers in side if (score := answers.get(key)) is not None]

@@ -85,8 +85,7 @@ def _verdict(evaluation: Evaluation) -> str:
         return f"No comparison. {evaluation.problem.rstrip('.')}."
     if not comparison.is_comparable:
         return no_verdict_lines(comparison)[0][0]
-    sentence = named_verdict(comparison, ("the baseline", CANDIDATE))
-    return _START.sub(CANDIDATE[0].upper(), sentence)
+    return _START.sub(CANDIDATE[0].upper(), named_verdict(comparison, ("the baseline", CANDIDATE)))
 
 
 def _rows(run: RunScores, comparison: Comparison | None) -> Iterator[Sequence[str]]:
@@ -165,9 +164,14 @@ def _changes(comparison: Comparison) -> _Section:
     title, changes = markdown(changed["title"], _LONGEST_SENTENCE), changed["changes"]
     if not changes:
         return _Section(title, "")
-    section = _Section(f"<details><summary>{title} ({len(changes):,})</summary>", "")
-    parts = (list(_change(change["text"], change["diff"])) for change in changes)
-    section.add_parts("change of the setup", parts, len(changes), _LONGEST_CHANGES)
+    parts = [list(_change(change["text"], change["diff"])) for change in changes]
+    return _folded(f"{title} ({len(changes):,})", "change of the setup", parts, _LONGEST_CHANGES)
+
+
+def _folded(summary: str, noun: str, parts: Sequence[Sequence[str]], limit: int) -> _Section:
+    """Return a section that the reader has to unfold."""
+    section = _Section(f"<details><summary>{summary}</summary>", "")
+    section.add_parts(noun, parts, len(parts), limit)
     section.lines += ("", "</details>", "")
     return section
 
@@ -185,8 +189,5 @@ def _baseline(evaluation: Evaluation, comparison: Comparison) -> _Section:
     remarks = evaluation.baseline.import_notes if evaluation.baseline is not None else ()
     if not remarks:
         return _Section(f"Baseline: {name}", "")
-    section = _Section(f"<details><summary>Baseline: {name}</summary>", "")
-    parts = ([f"- {markdown(remark, 500)}"] for remark in remarks)
-    section.add_parts("remark on the baseline", parts, len(remarks), _LONGEST_BASELINE)
-    section.lines += ("", "</details>", "")
-    return section
+    parts = [[f"- {markdown(remark, 500)}"] for remark in remarks]
+    return _folded(f"Baseline: {name}", "remark on the baseline", parts, _LONGEST_BASELINE)

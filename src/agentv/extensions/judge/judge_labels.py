@@ -1,4 +1,4 @@
-"""The labels of the project as evidence in comparisons: the judge's agreement, and labelled pairs of answers."""
+"""The labels of the project as evidence in comparisons: the judge's agreement, labelled pairs, and pairs to label."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Probe judges with canned answers: bad ones that must fail, and the reference answer, which must pass."""
+"""Probe judges with canned answers, bad ones that must fail and the reference that must pass, and count mistakes."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -146,25 +146,24 @@ class _Shards:
             planned, selected = planned_jobs(manifest, run.summary())
             jobs.update(planned)
             cases.update(selected)
-        builder = SummaryBuilder(run_id, jobs_per_case=2).add_all(merged.records())
-        return builder.build(jobs, cases)
+        return SummaryBuilder(run_id, jobs_per_case=2).add_all(merged.records()).build(jobs, cases)
 
 
 def _mergeable(run: RunStore) -> RunManifest:
     """Return the manifest of a run that can be merged. Raises UsageError for others."""
     if (manifest := run.manifest) is None:
         raise UsageError(f"Cannot merge {run.path}", "It is not a run folder", "Pass folders written by agentv eval")
+    why, hint = "", ""
     if is_locked(run.path):
-        raise UsageError(f"Cannot merge {run.path}", "A process is writing to it", "Wait until the run ends")
-    if manifest.rescored_from is not None or manifest.merged_from:
-        raise UsageError(f"Cannot merge {run.path}", "It was merged or rescored", "Pass the runs of the shards instead")
-    if manifest.draw is not None:
-        raise UsageError(f"Cannot merge {run.path}", "It drew its cases with --cases-budget, on its own")
-    for name, option in {"stop_when": "--stop-when", "until": "--until"}.items():
-        if manifest.options.get(name) is not None:
-            raise UsageError(
-                f"Cannot merge {run.path}", f"It used {option}, so each shard stopped at a different point"
-            )
+        why, hint = "A process is writing to it", "Wait until the run ends"
+    elif manifest.rescored_from is not None or manifest.merged_from:
+        why, hint = "It was merged or rescored", "Pass the runs of the shards instead"
+    elif manifest.draw is not None:
+        why = "It drew its cases with --cases-budget, on its own"
+    elif option := next((name for name in ("stop_when", "until") if manifest.options.get(name) is not None), ""):
+        why = f"It used --{option.replace('_', '-')}, so each shard stopped at a different point"
+    if why:
+        raise UsageError(f"Cannot merge {run.path}", why, hint)
     return manifest
 
 

@@ -10,6 +10,12 @@ from agentv.sessions.turns import text_of
 from agentv.support.json_values import json_or
 
 _ROLE_NAMES = {"model": "assistant", "ai": "assistant", "human": "user", "developer": "system", "function": "tool"}
+_WRAPPERS = (
+    *("messages", "input", "inputs", "query", "question", "prompt"),
+    *("output", "outputs", "answer", "text", "content"),
+)
+"""The keys under which the value of a span may have its messages or its text."""
+
 _EVENT = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 
 
@@ -119,22 +125,8 @@ def _plain_values(span: Span) -> _Both:
 def _unwrapped(value: Any) -> Any:
     """Return the messages or the text in the value of a span, which may be JSON of any shape."""
     data = _parsed(value)
-    if isinstance(data, dict):
-        for key in (
-            "messages",
-            "input",
-            "inputs",
-            "query",
-            "question",
-            "prompt",
-            "output",
-            "outputs",
-            "answer",
-            "text",
-            "content",
-        ):
-            if data.get(key):
-                return data[key] if key == "messages" else _unwrapped(data[key])
+    if isinstance(data, dict) and (key := next((key for key in _WRAPPERS if data.get(key)), None)) is not None:
+        return data[key] if key == "messages" else _unwrapped(data[key])
     return data if isinstance(data, list) and any("role" in item for item in objects_in(data)) else value
 
 

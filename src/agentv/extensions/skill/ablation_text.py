@@ -8,8 +8,7 @@ from agentv.comparison.comparison import Change, Comparison, Side
 from agentv.comparison.part_comparison import UsageChange
 from agentv.errors import plural
 from agentv.extensions.skill.arms import PREVIOUS, WITH, WITHOUT
-from agentv.extensions.skill.findings import Findings, TargetFindings
-from agentv.extensions.skill.reach import Reach, Share
+from agentv.extensions.skill.findings import Findings, Reach, Share, TargetFindings
 from agentv.report.comparisons.verdict_text import is_judged_only, method, named_verdict, notes
 from agentv.report.figures import (
     NONE,
