@@ -13,7 +13,7 @@ from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.model.message import Message
 from agentv.model.response import Response, TargetFailure
 from agentv.targets.answers import response_from_object
-from agentv.targets.python import KNOWN
+from agentv.targets.python_call import KNOWN
 
 
 def with_names(call: Callable[..., Any]) -> Callable[..., Any]:
