@@ -22,6 +22,7 @@ from agentv.datasets.case.shorthand import (
     MessageReader,
     holds_variables,
     is_message,
+    is_plain_text,
     is_result,
     read_cluster,
     with_files,
@@ -113,7 +114,7 @@ class CaseBuilder(msgspec.Struct):
     def _plain_values(self, row: PlainRow) -> tuple[str | tuple[Message, ...], FrozenDict, tuple[str, ...]] | None:
         """Return expected output, metadata and tags of a plain row; None if the row needs `build`."""
         header, expected = self.header, row.expected_output
-        if type(row.input) is not str and not _is_plain_text(row.input):
+        if type(row.input) is not str and not is_plain_text(row.input):
             return None
         try:
             metadata = header.metadata if row.metadata is None else header.with_metadata(row.metadata)
@@ -124,7 +125,7 @@ class CaseBuilder(msgspec.Struct):
                 return None if "role" in expected else ((Message("assistant", freeze(expected)),), metadata, tags)
         except NestingError:
             return None
-        return (expected, metadata, tags) if type(expected) is str or _is_plain_text(expected) else None
+        return (expected, metadata, tags) if type(expected) is str or is_plain_text(expected) else None
 
     def build(self, row: dict[str, Any], place: Place, offset: int, problems: Problems) -> EvalCase | None:
         """Build a case from any row. After errors in `problems` the case is incomplete, or None."""
@@ -330,11 +331,8 @@ class CaseBuilder(msgspec.Struct):
             read_turn(turn, ("turns", index), self.reader, problems, lists_tests=self.outcome_optional)
             for index, turn in enumerate(turns)
         ]
-        shared = self.header.preprocessors
-        return tuple(
-            msgspec.structs.replace(turn, evaluators=with_preprocessors(turn.evaluators, shared)) if shared else turn
-            for turn in read
-        )
+        shared, replace = self.header.preprocessors, msgspec.structs.replace
+        return tuple(replace(turn, evaluators=with_preprocessors(turn.evaluators, shared)) for turn in read)
 
     def _details(self, row: dict[str, Any], case_input: Input, rubric: Any, problems: Problems) -> CaseDetails:
         _, variables, prompts = case_input
@@ -384,11 +382,6 @@ def _with_messages(case_input: Input, shared: tuple[Message, ...]) -> Input:
         variables,
         tuple(PromptInput(prompt.id, (*shared, *prompt.input)) for prompt in prompts),
     )
-
-
-def _is_plain_text(messages: Any) -> bool:
-    """Whether there are messages and all contain only text: nothing to resolve or freeze."""
-    return bool(messages) and all(type(message.content) is str and not message.tool_calls for message in messages)
 
 
 @Memo

@@ -143,6 +143,11 @@ def is_message(value: Any) -> bool:
     return isinstance(value, dict) and value.get("role") in ROLES and ("content" in value or "tool_calls" in value)
 
 
+def is_plain_text(messages: Any) -> bool:
+    """Whether there are messages and all contain only text: nothing to resolve or freeze."""
+    return bool(messages) and all(type(message.content) is str and not message.tool_calls for message in messages)
+
+
 def _tool_call(data: Any, path: KeyPath, problems: Problems) -> ToolCall | None:
     if not isinstance(data, dict):
         problems.wrong_type(path, 'an object such as {"tool": "Read", "input": {…}}', data)

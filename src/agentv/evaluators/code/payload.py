@@ -175,15 +175,9 @@ def _grader_events(messages: list[dict[str, Any]], answer: str) -> Iterator[dict
     events = [event for index, message in enumerate(messages) for event in _events_of(index, message)]
     last = next((index for index in reversed(range(len(messages))) if messages[index]["role"] == "assistant"), None)
     if last is not None:
-        events.append(
-            {
-                "event_id": "final-response",
-                "parent_event_id": f"message-{last}",
-                "type": "final_response",
-                "message": {**_without_calls(messages[last]), "content": answer},
-                "metadata": {"message_index": last},
-            }
-        )
+        names = {"event_id": "final-response", "parent_event_id": f"message-{last}", "type": "final_response"}
+        message = {**_without_calls(messages[last]), "content": answer}
+        events.append({**names, "message": message, "metadata": {"message_index": last}})
     yield from ({**event, "ordinal": ordinal} for ordinal, event in enumerate(events))
 
 
@@ -198,16 +192,11 @@ def _events_of(index: int, message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         tool = {**result, **({"input": call["input"]} if "input" in call else {})}
         place = {"message_index": index, "tool_index": number}
         took = {"duration_ms": call["duration_ms"]} if "duration_ms" in call else {}
-        yield {
-            **{"event_id": call_name, "parent_event_id": name, "type": "tool_call", "tool": tool},
-            **took,
-            "metadata": place,
-        }
+        names = {"event_id": call_name, "parent_event_id": name, "type": "tool_call"}
+        yield {**names, "tool": tool, **took, "metadata": place}
         if "output" in call:
-            yield {
-                **{"event_id": f"{call_name}-result", "parent_event_id": call_name, "type": "tool_result"},
-                **{"tool": result, "metadata": place},
-            }
+            names = {"event_id": f"{call_name}-result", "parent_event_id": call_name, "type": "tool_result"}
+            yield {**names, "tool": result, "metadata": place}
 
 
 def _without_calls(message: dict[str, Any]) -> dict[str, Any]:

@@ -125,8 +125,8 @@ class ForkServerProcess:
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[str] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self._resources = ExitStack()
+        self._resources = ExitStack()  # closed with the process
+        self._output = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         scratch = self._resources.enter_context(scratch_folder(setup.confinement))
         self._control = Connection(self._received, lambda: None)
         self._process = self._start(scratch, environment)
@@ -177,7 +177,6 @@ class ForkServerProcess:
             self._stop_watching()
             self._family.stop()
             self._process.poll()
-            self._output.close()
             self._resources.close()
 
     def dispatch_soon(self) -> None:
@@ -271,7 +270,6 @@ class ForkServerProcess:
                 )
         except OSError as error:
             self._control.close()
-            self._output.close()
             self._resources.close()
             raise EvaluatorFailure(f"{self._setup.reference} cannot be started: {error}") from None
         except BaseException:

@@ -2,7 +2,7 @@
 
 ROWS = {
     "agentv.commands": {
-        "convert": "agentv.extensions.convert.command:convert_command | "
+        "convert": "agentv.extensions.convert.conversion:convert_command | "
         "Convert a dataset to another format without loss.",
     },
 }

@@ -11,7 +11,7 @@ ROWS = {
     },
     "agentv.services": {
         "javascript-engine": f"{_JAVASCRIPT}.javascript_engine:run_code",
-        "javascript-files": f"{_JAVASCRIPT}.javascript_files:call_file",
-        "javascript-program": f"{_JAVASCRIPT}.javascript_files:check_program",
+        "javascript-files": f"{_JAVASCRIPT}.javascript_provider:call_file",
+        "javascript-program": f"{_JAVASCRIPT}.javascript_provider:check_program",
     },
 }

@@ -13,7 +13,7 @@ from agentv.evaluators.code.judge_io import Setup
 from agentv.evaluators.code.program import Program, SandboxedEvaluator, confinement_for, with_level
 from agentv.evaluators.code.static_checks import file_check
 from agentv.extensions.javascript.javascript_engine import INSTALL, score_of_value
-from agentv.extensions.javascript.javascript_files import check_program
+from agentv.extensions.javascript.javascript_provider import check_program
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Score
 from agentv.model.job import Judgement
 from agentv.model.sandbox_settings import Megabytes
