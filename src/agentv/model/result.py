@@ -51,6 +51,11 @@ class TokenUsage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     reasoning: int | None = None
     cache_write: int | None = None
 
+    @property
+    def total_with_cached(self) -> int:
+        """The tokens, with those from a cache added to the input."""
+        return self.input + self.output + (self.cached or 0)
+
 
 def sum_usage(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
     """Add up the tokens of several calls. Counts that no call reports stay unknown."""

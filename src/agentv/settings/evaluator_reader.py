@@ -61,7 +61,8 @@ def with_agentv_defaults(entries: Any, *, lists_tests: ListsTests) -> Any:
 
     In a file with `tests`, tool trajectories compare arguments exactly, code judges have the protocol of 4.x, and the
     verdict of a composite does not decide that of its case. An `llm-rubric` that only has a prompt is a judge. In one
-    of AgentV itself, texts and patterns are those of JavaScript. In other files, `code-grader` has the protocol too,
+    of AgentV itself, texts and patterns are those of JavaScript, and cached tokens are added to the others. In other
+    files, `code-grader` has the protocol too,
     because it is a name of 4.x.
     Returns the list itself if nothing changes.
     """
@@ -83,6 +84,7 @@ _AGENTV_ASSERTIONS: dict[str, tuple[tuple[str, ...], Any]] = {
     **_AGENTV_DEFAULTS,
     "regex": (("syntax",), "javascript"),
     "equals": (("exact",), "trimmed"),
+    "token_usage": (("counts_cached",), True),
     **{f"{case}contains{which}": (("exact",), True) for case in ("", "i") for which in ("", "_any", "_all")},
 }
 
@@ -110,6 +112,8 @@ def warn_of_agentv(entries: Any, path: KeyPath, problems: Problems) -> None:
 
 
 def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
+    if str(entry.get("type")).replace("_", "-") == "skill-trigger":
+        yield "finds a skill's name in that of another one, and its folder only in results and in what Read is given"
     if isinstance(entry.get("value"), int | float):
         yield "ignores an assertion whose value is not text. Put the value into quotes"
     for field in _dicts(entry.get("fields")):

@@ -208,6 +208,17 @@ def test_a_case_that_was_edited_in_the_other_tool_is_read_as_that_tool_does(data
     assert "the case was edited since" in command("validate", "s.jsonl").stdout
 
 
+@pytest.mark.parametrize(("kind", "name"), [("agent-skills", "evals.json"), ("promptfoo", "p.yaml")])
+def test_a_rubric_that_is_one_text_is_one_check(folder, command, kind, name):
+    rubric = {"type": "rubrics", "criteria": "Names the capital"}
+    folder.write("s.yaml", {"tests": [{"id": "a", "input": "Capital?", "assertions": [rubric]}]})
+    assert command("convert", "s.yaml", name, "--to", kind).code == 0
+    (folder.path / "s.yaml").unlink()
+    (case,) = agentv.load_cases(name)
+    texts = [item for check in case.evaluators for item in check.settings.get("rubrics", ())]
+    assert "".join(map(str, texts)) == "Names the capital" and len(case.evaluators) == 1
+
+
 def test_a_conversation_becomes_a_scenario_of_deepeval(dataset):
     dataset.write("c.yaml", {"evalcases": CASES[2:]})
     convert("c.yaml", "g.json", "deepeval")

@@ -370,3 +370,28 @@ def test_imported_tests_are_those_of_the_file(folder, command, is_import):
         assert outcome.code == 2 and message in outcome.stderr
     folder.write("s.yaml", "imports: {suites: [other.yaml]}")
     assert "'imports' of suites is not supported" in command("cases", "s.yaml").stderr
+
+
+CHAT = [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "Hi {{ input }}"}]
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        CHAT,
+        [CHAT],
+        [{"id": "m", "messages": CHAT}],
+        [{"id": "p", "prompt": CHAT}],
+        [{"id": "r", "raw": json.dumps(CHAT)}],
+    ],
+)
+def test_a_chat_is_one_prompt_however_it_is_written(folder, command, prompts):
+    (case,) = cases(folder, command, prompts=prompts, tests=[TEST])
+    assert [message["content"] for message in case["input"]] == ["Be kind", "Hi hello"]
+
+
+@pytest.mark.parametrize("prompt", [{"id": "f", "function_file": "p.mjs"}, {"command": ["node", "p.mjs"]}, {"id": "x"}])
+def test_prompts_without_a_text_are_refused(folder, command, prompt):
+    folder.write("s.yaml", {**SUITE, "prompts": [prompt], "tests": [TEST]})
+    outcome = command("cases", "s.yaml")
+    assert outcome.code == 2 and "'prompts[0]" in outcome.stderr

@@ -56,16 +56,19 @@ class Cost(_Limits, frozen=True, kw_only=True):
 class TokenLimits(_Limits, frozen=True, kw_only=True):
     """Limits on total, input and output tokens. All of them must hold.
 
-    Cached tokens count as input. Unknown usage is an error, not zero.
+    Cached tokens count as input. With `counts_cached`, the default in files of AgentV (TypeScript), they are added to
+    the total. Unknown usage is an error, not zero.
     """
 
     max_total: Count | None = None
     max_input: Count | None = None
     max_output: Count | None = None
+    counts_cached: bool = False
 
     def score(self, judgement: Judgement) -> Score:
         """Score 1 if every limit holds, otherwise 0."""
-        limits = {"tokens": self.max_total, "input tokens": self.max_input, "output tokens": self.max_output}
+        total = "tokens, cached ones too" if self.counts_cached else "tokens"
+        limits = {total: self.max_total, "input tokens": self.max_input, "output tokens": self.max_output}
         return _score(_checks(judgement, limits))
 
     def complaints(self) -> list[str]:
@@ -144,6 +147,7 @@ _MEASURES: dict[str, Callable[[Judgement], float]] = {
     # Each assistant message is one model call.
     "model calls": lambda judgement: sum(message.role == "assistant" for message in _messages(judgement)),
     "tokens": lambda judgement: _tokens(judgement).input + _tokens(judgement).output,
+    "tokens, cached ones too": lambda judgement: _tokens(judgement).total_with_cached,
     "input tokens": lambda judgement: _tokens(judgement).input,
     "output tokens": lambda judgement: _tokens(judgement).output,
     "USD": lambda judgement: _figure(judgement, "cost_usd"),

@@ -166,6 +166,8 @@ def _written(value: Any) -> Iterator[tuple[str, str, Any]]:
     for item in {to_json(item): item for item in items}.values():  # equal prompts are one
         if isinstance(item, dict):
             raw = next((item[key] for key in ("raw", "prompt", "file", "id") if not is_blank(item.get(key))), "")
+            if is_blank(raw):
+                raise ValueError(f"A prompt has no text: {text_of(item)[:80]}")
             label = next((item[key] for key in ("label", "display", "id") if not is_blank(item.get(key))), "")
             yield text_of(label), text_of(raw), item.get("config")
         else:

@@ -84,7 +84,8 @@ def restore(row: dict[str, Any], data: dict[str, Any], key: str, lose: Lose) -> 
 def criteria_of(case: EvalCase) -> list[str]:
     """Return the texts of the rubric items of a case."""
     specs = [spec for spec in case.evaluators if spec.type == "rubric" and not spec.negate]
-    items = [item for spec in specs for item in spec.settings.get("rubrics", ())]
+    lists = [spec.settings.get("rubrics", ()) for spec in specs]
+    items = [item for items in lists for item in ([items] if isinstance(items, str) else items)]
     return [item if isinstance(item, str) else text_of(first_of(dict(item), *_ITEM_TEXTS)) for item in items]
 
 

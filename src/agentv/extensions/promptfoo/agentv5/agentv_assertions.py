@@ -75,6 +75,8 @@ def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> lis
         return [_set_entry(assertion, grading, transform)]
     if type_ in _OF_PROMPTFOO or type_.startswith("trajectory:"):
         return _translated(assertion, type_, grading, transform)
+    if type_ == "token-usage":
+        assertion.setdefault("counts_cached", True)
     if type_ == "cost" and "threshold" in assertion:
         assertion["budget"] = assertion.pop("threshold")
     if type_ == _AGENT:

@@ -14,6 +14,7 @@ from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_o
 from agentv.datasets.variables import inserter, replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
+from agentv.extensions.promptfoo.agentv5.agentv_prompts import prompts_of
 from agentv.extensions.promptfoo.agentv5.earlier_forms import imported_tests, path_of, with_current_forms
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import document_at, is_typescript
@@ -83,6 +84,7 @@ class AgentvSuite(Suite):
         document = with_current_forms(_with_defaults(document_at(path), path))
         if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
             document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
+        document = {**document, "prompts": prompts_of(document.get("prompts"))}
         shared = {**document, "defaultTest": document.get("default_test"), "tests": _with_imports(document)}
         super().__init__(
             path, {key: value for key, value in shared.items() if key not in ("providers", "targets")}, lose
