@@ -7,7 +7,7 @@ import pytest
 
 from agentv.engine.job.request import CaseRequest
 from agentv.extensions.promptfoo.nunjucks.http_templates import PromptfooHttp
-from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
+from agentv.extensions.promptfoo.providers.provider_entries import UnmappedProvider, target_entry
 from agentv.model.case import CaseDetails, EvalCase
 from agentv.settings.transform import TransformFailure, apply_transform
 
