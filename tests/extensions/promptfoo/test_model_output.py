@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentv.extensions.promptfoo.model_output import read_reply
+from agentv.extensions.promptfoo.providers.model_output import read_reply
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response
 

@@ -9,7 +9,7 @@ import pytest
 
 from agentv.errors import LossWarning
 from agentv.extensions.promptfoo.promptfoo_cells import assertion_of_cell
-from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
+from agentv.extensions.promptfoo.providers.provider_entries import UnmappedProvider, target_entry
 from agentv.extensions.promptfoo.transform_code import response_code, transforms_of
 
 DATA = Path(__file__).parents[2] / "data" / "promptfoo"

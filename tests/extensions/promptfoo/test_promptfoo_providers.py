@@ -7,7 +7,7 @@ import pytest
 
 from agentv.datasets.formats.dataset_format import Source
 from agentv.extensions.promptfoo.promptfoo_config import PROMPTFOO_CONFIG
-from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
+from agentv.extensions.promptfoo.providers.provider_entries import UnmappedProvider, target_entry
 
 
 def test_the_last_provider_of_an_id_decides_on_its_prompts(folder, command):

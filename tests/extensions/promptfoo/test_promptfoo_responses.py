@@ -2,12 +2,13 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
 from agentv.engine.job.request import CaseRequest
 from agentv.extensions.promptfoo.nunjucks.http_templates import PromptfooHttp
-from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, target_entry
+from agentv.extensions.promptfoo.providers.provider_entries import UnmappedProvider, target_entry
 from agentv.model.case import CaseDetails, EvalCase
 from agentv.settings.transform import TransformFailure, apply_transform
 
@@ -60,10 +61,84 @@ def test_a_text_that_is_not_json_is_the_answer():
     assert apply_transform("plain", {"javascript": entry()["javascript"]}) == "plain"
 
 
-@pytest.mark.parametrize("code", ["file://read.js", "context.response.status"])
-def test_a_file_or_the_context_of_a_response_is_refused(code):
-    with pytest.raises(UnmappedProvider, match="JavaScript"):
-        entry(code)
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"transformResponse": "file://read.py"}, "read by a file that is not JavaScript"),
+        ({"transformRequest": "file://write.js"}, "'transformRequest' is a file"),
+        ({"auth": {"type": "oauth"}}, "'auth' of type 'oauth'"),
+        ({"signatureAuth": {"privateKeyPath": "k"}}, "'signatureAuth' is not supported"),
+        ({"request": "POST /x\nHost: a"}, "needs a first line such as"),
+        ({"request": "POST /x HTTP/1.1\nAccept: a"}, "and the header `Host`"),
+    ],
+)
+def test_a_request_without_a_counterpart_is_refused_by_name(config, reason):
+    with pytest.raises(UnmappedProvider, match=re.escape(reason)):
+        entry(**config)
+
+
+KEYS = {
+    "bearer": ({"type": "bearer", "token": "{{t}}"}, {"headers": {"authorization": "Bearer {{t}}"}}),
+    "header": ({"type": "api_key", "placement": "header", "keyName": "K", "value": "v"}, {"headers": {"K": "v"}}),
+    "query": ({"type": "api_key", "placement": "query", "keyName": "K", "value": "v"}, {"query": {"K": "v"}}),
+}
+
+
+@pytest.mark.parametrize(("auth", "expected"), KEYS.values(), ids=KEYS)
+def test_a_key_is_added_to_the_request(auth, expected):
+    assert expected.items() <= entry(auth=auth).items()
+
+
+def test_settings_of_a_request_without_a_counterpart_are_named():
+    losses = []
+    provider = {"id": "http://localhost:1/", "config": {"validateStatus": "true", "sessionParser": "x"}}
+    target_entry(provider, ".", losses.append)
+    assert losses == ["'validateStatus' in the config of a provider"]
+
+
+RAW = 'POST /chat?q={{word}} HTTP/1.1\nHost: localhost:1\nContent-Type: application/json\n\n{"q": "{{prompt}}"}\n'
+
+
+def sent_by(config, **variables):
+    entry = {**target_entry({"id": "http", "config": config}, ".", pytest.fail), "name": "t"}
+    request = CaseRequest(EvalCase("one", input='say "hi"', details=CaseDetails(variables=variables)))
+    return PromptfooHttp(**entry).open("").sends(request)
+
+
+def test_a_raw_request_is_sent_as_it_is_with_values_inserted_as_in_json():
+    sent = sent_by({"request": RAW}, word="a")
+    assert (sent["method"], sent["url"]) == ("POST", "http://localhost:1/chat?q=a")
+    assert sent["body"] == '{"q": "say \\"hi\\""}'
+
+
+@pytest.mark.parametrize(
+    ("code", "body"),
+    [
+        ("prompt.toUpperCase() + vars.word", {"q": 'SAY "HI"a'}),
+        ("(prompt, vars) => vars.word + prompt.length", {"q": "a8"}),
+        ("const n = prompt.length; return String(n)", {"q": "8"}),
+        ("({messages: [prompt]})", {"q": "[object Object]", "messages": ['say "hi"']}),
+    ],
+)
+def test_code_replaces_the_prompt_of_a_request(code, body):
+    config = {"url": "http://localhost:1/", "method": "POST", "body": {"q": "{{prompt}}"}, "transformRequest": code}
+    assert json.loads(sent_by(config, word="a")["body"]) == body
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_a_function_of_a_file_reads_the_response(folder, command, agentv_server, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(
+        "read.cjs", "module.exports = (json, text, {response}) => ({output: `${json.model} ${response.status}`});"
+    )
+    config = {"method": "POST", "body": {"model": "m", "messages": [{"role": "user", "content": "{{prompt}}"}]}}
+    url = f"{agentv_server('Hello').url}/v1/chat/completions"
+    provider = {"id": url, "config": {**config, "transformResponse": "file://read.cjs"}}
+    test = {"assert": [{"type": "equals", "value": "m 200"}]}
+    path = folder.write(
+        "promptfooconfig.json", json.dumps({"prompts": ["x"], "providers": [provider], "tests": [test]})
+    )
+    assert command("eval", path).code == 0
 
 
 def test_the_config_of_an_agent_is_named():

@@ -18,8 +18,8 @@ ROWS = {
     },
     "agentv.services": {
         "promptfoo-prompts": f"{_HERE}.functions.prompt_function:read_prompt",
-        "promptfoo-output": f"{_HERE}.model_output:read_reply",
-        "promptfoo-call": f"{_HERE}.provider_response:with_names",
-        "promptfoo-response": f"{_HERE}.provider_response:read_response",
+        "promptfoo-output": f"{_HERE}.providers.model_output:read_reply",
+        "promptfoo-call": f"{_HERE}.providers.provider_response:with_names",
+        "promptfoo-response": f"{_HERE}.providers.provider_response:read_response",
     },
 }

@@ -10,7 +10,7 @@ import msgspec
 from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.nunjucks.prompt import rendered_prompt
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate, chat_of
-from agentv.extensions.promptfoo.suite_targets import SuiteTargets
+from agentv.extensions.promptfoo.providers.suite_targets import SuiteTargets
 from agentv.support.templates import TemplateProblem
 
 

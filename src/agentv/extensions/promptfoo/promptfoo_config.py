@@ -19,7 +19,7 @@ from agentv.extensions.promptfoo.config_templates import names_of, rendered
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.prompt_chats import with_chat
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
-from agentv.extensions.promptfoo.provider_entries import provider_name, provider_parts
+from agentv.extensions.promptfoo.providers.provider_entries import provider_name, provider_parts
 from agentv.extensions.promptfoo.script_config import document_at, is_script_config
 from agentv.extensions.promptfoo.suite import PROBLEM, Suite, files_used, ignore
 from agentv.extensions.promptfoo.test_sources import (

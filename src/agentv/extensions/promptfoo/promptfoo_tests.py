@@ -12,9 +12,9 @@ from agentv.datasets.foreign.values import question_of
 from agentv.datasets.formats.dataset_format import BadRow, Document
 from agentv.extensions.promptfoo.promptfoo_cells import test_of_row
 from agentv.extensions.promptfoo.promptfoo_config import case_rows
+from agentv.extensions.promptfoo.providers.suite_targets import SuiteTargets
 from agentv.extensions.promptfoo.suite import Suite, ignore
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
-from agentv.extensions.promptfoo.suite_targets import SuiteTargets
 from agentv.extensions.promptfoo.test_sources import merged_test
 
 

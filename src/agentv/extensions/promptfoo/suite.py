@@ -14,9 +14,9 @@ from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
 from agentv.extensions.promptfoo.config_templates import EnvironmentMarks, with_provider_ids
 from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts
+from agentv.extensions.promptfoo.providers.suite_targets import SuiteTargets
 from agentv.extensions.promptfoo.script_config import NOT_CALLED
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
-from agentv.extensions.promptfoo.suite_targets import SuiteTargets
 from agentv.extensions.promptfoo.test_sources import (
     PLACEHOLDERS,
     merged_test,

@@ -20,7 +20,6 @@ from agentv.registry import service
 from agentv.settings.addresses import address_complaints
 from agentv.settings.transform import TransformFailure, apply_transform, script_file
 from agentv.support.javascript.values import stringify
-from agentv.support.processes.function_process import CallFailure
 from agentv.support.templates import TemplateProblem
 from agentv.targets.http import Http, HttpResponder, is_template
 from agentv.trust.inventory import NamedUse
@@ -127,11 +126,11 @@ class _Responder(HttpResponder):
                 return self._called(function, text, {"response": response})
             steps = {"javascript": self._settings.javascript, "allow_empty": True}
             return apply_transform(text, steps, metadata={"response": response})
-        except (TransformFailure, CallFailure) as failure:
+        except ValueError as failure:
             raise self._client.unreadable(http_response, str(failure)) from None
 
     def _called(self, function: str, text: str, context: dict[str, Any]) -> Any:
-        """Return what a function of a file returns, or its `output`. Raises CallFailure."""
+        """Return what a function of a file returns, or its `output`. Raises ValueError."""
         file, name = script_file(function) or (function, "")
         call = service("javascript-files", f"'transformResponse' {function}")
         value = call(

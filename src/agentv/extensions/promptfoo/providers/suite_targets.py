@@ -11,7 +11,12 @@ from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
-from agentv.extensions.promptfoo.provider_entries import UnmappedProvider, is_script, provider_parts, target_entry
+from agentv.extensions.promptfoo.providers.provider_entries import (
+    UnmappedProvider,
+    is_script,
+    provider_parts,
+    target_entry,
+)
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.model.values import to_json
 

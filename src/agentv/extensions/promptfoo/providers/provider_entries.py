@@ -10,7 +10,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
-from agentv.extensions.promptfoo.http_provider import http_entry
+from agentv.extensions.promptfoo.providers.http_provider import http_entry
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.support.javascript.values import stringify
 

@@ -1,0 +1,1 @@
+"""The providers of promptfoo: their targets, and what they answer."""
