@@ -18,6 +18,8 @@ from agentv.extensions.interop.imports.foreign_values import (
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 
+_TOKENS = ("prompt_tokens", "completion_tokens")
+
 
 class LettaResults(ForeignResults):
     """Results of a suite. The score is the grade that its gate is about."""
@@ -47,23 +49,17 @@ def _job(result: dict[str, Any], suite: str, graders: dict[str, Any], target: st
     sample, total = dict_of(result.get("sample")), dict_of(result.get("grade"))
     questions = [text_of(item) for item in list_of(sample.get("input")) or [sample.get("input")]]
     usages = [dict_of(item) for item in list_of(result.get("agent_usage"))]
-    counts = (
-        sum(number_or_none(item.get(key)) or 0 for item in usages) for key in ("prompt_tokens", "completion_tokens")
-    )
-    failed = dict_of(total.get("metadata")).get("error")
+    tokens = [sum(number_or_none(item.get(key)) or 0 for item in usages) for key in _TOKENS] if usages else [None, None]
+    error = dict_of(total.get("metadata")).get("error")
+    id, expected = text_of(sample.get("id")) or place, sample.get("ground_truth")
     return ForeignJob(
-        case=ForeignCase(
-            id=text_of(sample.get("id")) or place,
-            dataset=suite,
-            input="\n\n".join(questions),
-            expected=sample.get("ground_truth"),
-        ),
+        case=ForeignCase(id=id, dataset=suite, input="\n\n".join(questions), expected=expected),
         target=target,
         answer=text_of(result.get("submission")) or None,
-        grades=() if failed else tuple(_grades(dict_of(result.get("grades")) or {"score": total}, graders)),
-        score=None if failed else number_or_none(total.get("score")),
-        error=error_info(failed) if failed else None,
-        usage=token_usage(*counts) if usages else None,
+        grades=() if error else tuple(_grades(dict_of(result.get("grades")) or {"score": total}, graders)),
+        score=None if error else number_or_none(total.get("score")),
+        error=error_info(error) if error else None,
+        usage=token_usage(*tokens),
         place=place,
     )
 
@@ -71,15 +67,12 @@ def _job(result: dict[str, Any], suite: str, graders: dict[str, Any], target: st
 def _grades(grades: dict[str, Any], graders: dict[str, Any]) -> Iterator[ForeignGrade]:
     for name, grade in grades.items():
         settings = dict_of(graders.get(name))
-        kind = text_of(settings.get("kind")) or "grader"
+        is_judge = settings.get("kind") == "rubric"
         yield ForeignGrade(
             name=name,
-            type=f"letta:{kind}",
+            type=f"letta:{text_of(settings.get('kind')) or 'grader'}",
             value=grade_value(dict_of(grade).get("score")),
             reasoning=text_of(dict_of(grade).get("rationale")) or None,
-            settings={
-                "tool": "letta-evals",
-                **{key: settings[key] for key in ("function", "prompt") if settings.get(key)},
-            },
-            judge=text_of(settings.get("model")) or None if kind == "rubric" else None,
+            settings={"tool": "letta-evals", **{key: settings.get(key) for key in ("function", "prompt")}},
+            judge=text_of(settings.get("model")) or None if is_judge else None,
         )
