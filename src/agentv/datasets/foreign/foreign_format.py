@@ -44,7 +44,7 @@ _WRONG_TYPE = (AttributeError, TypeError, IndexError)
 
 _UNEXPECTED = "A value has an unexpected type"
 _SCALARS = (str, int, float, bool)
-_RECORD_LISTS = (
+RECORD_LISTS = (
     *("cases", "tests", "test_cases", "testcases", "evals", "eval_cases", "examples", "questions", "queries", "items"),
     *("samples", "goldens", "scenarios", "conversations", "records", "rows", "entries", "dataset", "data"),
 )
@@ -325,7 +325,7 @@ def listed_objects(file: RecordFile) -> list[Any]:
         return records
     lists = {key: value for key, value in document.items() if isinstance(value, list) and value}
     lists = {key: value for key, value in lists.items() if all(isinstance(item, dict) for item in value)}
-    name = next((key for key in _RECORD_LISTS if key in lists), None)
+    name = next((key for key in RECORD_LISTS if key in lists), None)
     if name is None and len(lists) == 1:
         name = next(iter(lists))
     return lists[name] if name is not None else []
