@@ -133,6 +133,12 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
             '{"resolved_instances": 1, "submitted_instances": 1, "submitted_ids": ["a"]}',
             "To see its results, use `agentv report`",
         ),
+        (
+            "eval.json",
+            '{"name": "t", "testing_criteria": [{"type": "string_check", "input": "{{ sample.output_text }}"}]}',
+            "criteria and no items",
+        ),
+        ("settings.json", '{"v": 1, "checks": [{"input": "{{x}}", "type": "a"}]}', "Cannot tell which fields"),
         ("dataset.toml", '[dataset]\nname = "o/d"\n[[tasks]]\nname = "o/t"\n', "in the registry of Harbor"),
         (
             "sums.yaml",
@@ -219,6 +225,11 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
         ),
         ("rag.jsonl", '{"query": "Who?", "passages": "Ana", "answer": "Ben"}', "input=query,expected_output=answer"),
         ("o.json", '[{"instruction": "Hi", "output": "Yo", "generator": "gpt"}]', "input=instruction,metadata.*=*"),
+        (
+            "home.json",
+            '{"test_cases": [{"id": "v", "input": "Go", "expected_output": {"contains": ["a"], "calls": []}}]}',
+            "id=id,input=input,contains_all=expected_output.contains",
+        ),
         ("mt.csv", "src,tgt\nGuten Tag,Good day\n", "input=src,expected_output=tgt"),
         ("sql.csv", "question,query\nHow many?,SELECT count(*) FROM t\n", "input=question,expected_output=query"),
         ("wmt.jsonl", '{"translation": {"de": "Danke", "en": "Thanks"}}', "input=FIELD'"),

@@ -65,6 +65,9 @@ _WORDS = {
 }
 """Words in the name of a field, for fields without a name from the list."""
 
+_SCORED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "generator"})
+"""Names of fields next to any answer that a model wrote."""
+
 _RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "model", "model_name"})
 """Names of fields next to a response that a model wrote."""
 
@@ -230,7 +233,7 @@ def _by_name(
             continue
         name = plain[synonym]
         values = [value for record in records if not is_blank(value := value_at(record, name))]
-        is_recorded = synonym == "output" and "generator" in names
+        is_recorded = synonym in ("output", "completion") and not _SCORED.isdisjoint(own.lower() for own in names)
         is_recorded |= synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
         is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
         if not values or is_recorded or not _suits(key, values):

@@ -34,7 +34,7 @@ _NOT_AS_WRITTEN = (AttributeError, TypeError, LookupError)
 """What a mapper raises if a value is missing, or has another type than the tool writes."""
 
 _SCALARS = (str, int, float, bool)
-_RECORD_LISTS = (
+RECORD_LISTS = (
     *("cases", "tests", "test_cases", "testcases", "evals", "eval_cases", "examples", "questions", "queries", "items"),
     *("samples", "goldens", "scenarios", "conversations", "records", "rows", "entries", "dataset", "data"),
 )
@@ -317,7 +317,7 @@ def listed_objects(file: RecordFile) -> list[Any]:
         return records
     lists = {key: value for key, value in document.items() if isinstance(value, list) and value}
     lists = {key: value for key, value in lists.items() if all(isinstance(item, dict) for item in value)}
-    name = next((key for key in _RECORD_LISTS if key in lists), None)
+    name = next((key for key in RECORD_LISTS if key in lists), None)
     if name is None and len(lists) == 1:
         name = next(iter(lists))
     return lists[name] if name is not None else []

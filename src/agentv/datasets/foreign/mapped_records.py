@@ -17,15 +17,18 @@ from agentv.datasets.foreign.field_map import (
     plain_mapper,
 )
 from agentv.datasets.foreign.foreign_format import (
+    RECORD_LISTS,
     ForeignFormat,
     Lose,
     MappedFile,
     Mapper,
     PlainMapper,
     any_has,
+    document_of,
     listed_objects,
     objects,
     record_file,
+    table_records,
 )
 from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile, items_of
 from agentv.datasets.foreign.values import OUTCOME, is_blank, metadata_of, parsed, with_outcome
@@ -59,10 +62,11 @@ class _MappedRecords(ForeignFormat):
         if file.suffix == ".json" and file.kind == "json" and file.is_array:
             return True
         rows = rows_of(file)
-        is_ours = any("input" in row and ("id" in row or file.kind == "jsonl") for row in rows)
+        is_document = file.kind == "json" and not file.is_array
+        is_ours = not is_document and any("input" in row and ("id" in row or file.kind == "jsonl") for row in rows)
         if is_ours or not any(row.keys() - {"id"} for row in rows) or any(map(is_result, rows)):
             return False
-        return not any_has(rows, *_CHECKED, "input_messages", "messages", "turns", "vars")
+        return is_document or not any_has(rows, *_CHECKED, "input_messages", "messages", "turns", "vars")
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         """Yield the records: of the file, or of the list in its document."""
@@ -89,7 +93,10 @@ class _MappedRecords(ForeignFormat):
             return checked_map({str(key): str(path) for key, path in settings["fields"].items()})
         rows = rows_of(file)
         names = dict.fromkeys(str(name) for row in rows for name in row)
-        if "input" in names:
+        has_checks = any(isinstance(row.get("expected_output"), dict) for row in rows) and any(
+            guess.path.startswith("expected_output.") for guess in guess_map(rows)
+        )
+        if "input" in names and not has_checks and (objects(file) or _is_record_list(file)):
             return OUR_NAMES
         raise _unmapped(source.path, rows, list(names))
 
@@ -112,6 +119,12 @@ class _MappedRecords(ForeignFormat):
 
 
 MAPPED_RECORDS = _MappedRecords()
+
+
+def _is_record_list(file: RecordFile) -> bool:
+    """Whether the records of a document are its table, or under a name for cases: another list may be settings."""
+    document = document_of(file)
+    return any(key in document for key in RECORD_LISTS) or bool(table_records(document))
 
 
 def rows_of(file: RecordFile) -> list[dict[str, Any]]:
@@ -146,6 +159,9 @@ def _unmapped(path: str, rows: list[dict[str, Any]], names: list[str]) -> Invali
     guesses = [guess for guess in guess_map(rows) if guess.key != "input" or guess.confidence >= _SURE]
     if all(guess.key != "input" for guess in guesses):
         guesses.insert(0, Guess("input", "FIELD", 0.0, ""))
-    what = f"The records have no field 'input', but {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
+    if "input" in names:
+        what = "The records have a field 'input', and other fields that only a map explains"
+    else:
+        what = f"The records have no field 'input', but {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
     hint = f"Say which field is what: --map '{map_text(guesses)}'\n`agentv cases {path} --guess` explains this"
     return InvalidDatasetError(f"Cannot tell which fields of {path} are the input", what, hint, path=path, line=1)

@@ -51,6 +51,8 @@ ROWS = {
         "waza": f"{_RESULTS}.waza_runs:WazaRun",
         "nemo-gym": f"{_RESULTS}.nemo_gym_rollouts:NemoGymRollouts",
         "every-eval-ever": f"{_RESULTS}.every_eval_ever:EveryEvalEver",
+        "letta": f"{_RESULTS}.letta_results:LettaResults",
+        "tau2": f"{_RESULTS}.tau2_simulations:Tau2Simulations",
     },
     "agentv.session_formats": {
         "claude-code": f"{_SESSIONS}.claude_code:CLAUDE_CODE",

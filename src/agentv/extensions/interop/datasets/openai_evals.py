@@ -183,10 +183,17 @@ class _OpenAIHosted(ForeignFormat):
 
     def fits(self, file: RecordFile) -> bool:
         document = document_of(file)
-        if "testing_criteria" in document:
-            return _contents(document) is not None
+        if isinstance(document.get("testing_criteria"), list):
+            return True
         rows = objects(file)
         return all_have(rows, "item") and all(isinstance(row["item"], dict) for row in rows)
+
+    def open(self, source: Source) -> Document:
+        document = document_of(record_file(source.files[0]))
+        if document and _contents(document) is None:
+            what, hint = "The eval has criteria and no items, which are in its runs", "Use: agentv generate from-openai"
+            raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
+        return super().open(source)
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         document = document_of(file)

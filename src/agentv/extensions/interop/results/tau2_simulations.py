@@ -1,0 +1,82 @@
+"""Read simulations of tau2: the tasks, the conversations, and the reward of each with its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agentv.extensions.interop.imports.foreign_files import problem, read_document
+from agentv.extensions.interop.imports.foreign_values import (
+    chat_messages,
+    dict_of,
+    error_info,
+    grade_value,
+    list_of,
+    number_or_none,
+    text_of,
+)
+from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
+from agentv.support.json_stream import top_level
+
+_MOST_BYTES = 512 * 1024 * 1024
+
+
+class Tau2Simulations(ForeignResults):
+    """Simulations of one agent in one domain. The reward is the score."""
+
+    title = "simulations of tau2"
+    unit = "simulation"
+
+    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
+        return {"info", "tasks"} <= top_level(head).keys() and b'"user_scenario"' in head
+
+    def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
+        document = dict_of(read_document(path, _MOST_BYTES))
+        if not isinstance(document.get("simulations"), list):
+            raise problem(path, "It has no simulations")
+        info = dict_of(document.get("info"))
+        domain = text_of(dict_of(info.get("environment_info")).get("domain_name")) or "tau2"
+        target = run.target(text_of(dict_of(info.get("agent_info")).get("llm")) or "agent", "tau2")
+        run.started_at = text_of(document.get("timestamp"))
+        tasks = {text_of(dict_of(task).get("id")): dict_of(task) for task in list_of(document.get("tasks"))}
+        for number, item in enumerate(document["simulations"], 1):
+            simulation = dict_of(item)
+            yield _job(simulation, tasks.get(text_of(simulation.get("task_id")), {}), domain, target, number)
+
+
+def _job(simulation: dict[str, Any], task: dict[str, Any], domain: str, target: str, number: int) -> ForeignJob:
+    reward, trial = dict_of(simulation.get("reward_info")), number_or_none(simulation.get("trial"))
+    items = [dict_of(item) for item in list_of(simulation.get("messages"))]
+    # Calls of the simulated user are not those of the agent.
+    messages = chat_messages(
+        [item if item.get("role") == "assistant" else {**item, "tool_calls": None} for item in items]
+    )
+    texts = [message.text for message in messages if message.role == "assistant" and message.text]
+    seconds = number_or_none(simulation.get("duration"))
+    parts = {"reward": reward.get("reward"), **dict_of(reward.get("reward_breakdown"))}
+    return ForeignJob(
+        case=ForeignCase(
+            id=text_of(simulation.get("task_id")) or text_of(number),
+            dataset=domain,
+            input=text_of(dict_of(task.get("user_scenario")).get("instructions")),
+        ),
+        target=target,
+        trial=None if trial is None else int(trial) + 1,
+        answer=texts[-1] if texts else None,
+        messages=messages,
+        grades=tuple(_grades(parts)) if reward else (),
+        score=number_or_none(reward.get("reward")),
+        error=None if reward else error_info(simulation.get("termination_reason") or "The simulation has no reward"),
+        cost_usd=number_or_none(simulation.get("agent_cost")),
+        duration_ms=None if seconds is None else seconds * 1000,
+        metadata={"termination_reason": text_of(simulation.get("termination_reason"))},
+        place=f"simulation {number}",
+    )
+
+
+def _grades(parts: dict[str, Any]) -> Iterator[ForeignGrade]:
+    for name, value in parts.items():
+        weight = 1.0 if name == "reward" else 0.0
+        settings = {"tool": "tau2"}
+        yield ForeignGrade(name=name, type=f"tau2:{name}", value=grade_value(value), weight=weight, settings=settings)
