@@ -103,8 +103,8 @@ class LiveJobs(JobSource):
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
         trials, counts = self._trials or case.execution.trials or self._default_trials, self.counts(case)
-        if trials == 1 and not case.details.prompts:  # the common case
-            return [Job(case, target, None, 1, fingerprint) for target in counts]
+        if trials == len(counts) == 1 and not case.details.prompts:  # the common case
+            return [Job(case, next(iter(counts)), None, 1, fingerprint)]
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
         return [
             Job(case, target, prompt, trial, fingerprint)

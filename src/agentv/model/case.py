@@ -237,12 +237,6 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
         return hash((self.id, self.expected_outcome))
 
 
-def plain_input(case: EvalCase) -> str | None:
-    """Return the input of a case that is one text and uses no details, the most common kind; None for any other."""
-    text = stored_input(case)
-    return text if type(text) is str and case.details is NO_DETAILS else None
-
-
 def refused_case(case: EvalCase, reason: str) -> EvalCase:
     """Return a case that cannot be run, without its evaluators: its jobs end in an error."""
     kept = {name: getattr(case.details, name) for name in ("description", "cluster", "variables", "prompts")}

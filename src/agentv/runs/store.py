@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, BinaryIO, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 import msgspec
 
@@ -33,9 +33,11 @@ from agentv.runs.record import (
     format_of,
     repair_hint,
 )
-from agentv.runs.run_figures import Figures, run_figures
 from agentv.runs.summary import RunSummary
 from agentv.runs.writer import Redact, ResultWriter
+
+if TYPE_CHECKING:
+    from agentv.runs.run_figures import Figures
 
 CallSoon = Callable[[Callable[[], None]], object]
 Written = Callable[[Result], object]
@@ -298,6 +300,8 @@ class RunStore(AbstractContextManager["RunStore"]):
 
     def figures(self) -> Figures:
         """Compute the figures from the records, in one pass."""
+        from agentv.runs.run_figures import run_figures  # late: a run adds up its own figures
+
         return run_figures(self)
 
     def start_writing(self, flush_soon: CallSoon | None = None, stop_soon: CallSoon | None = None) -> bool:

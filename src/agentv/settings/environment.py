@@ -63,7 +63,7 @@ class Reference(msgspec.Struct, frozen=True):
 def references(value: Any, path: KeyPath = ()) -> Iterator[Reference]:
     """Yield every `${{ VAR }}` in the values of a nested structure."""
     if isinstance(value, str):
-        for match in REFERENCE.finditer(value):
+        for match in REFERENCE.finditer(value) if "${{" in value else ():
             yield Reference(path, match["variable"], match.group() == value.strip())
     elif isinstance(value, dict):
         for key, item in value.items():

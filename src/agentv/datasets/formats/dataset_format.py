@@ -350,7 +350,8 @@ class Shard(msgspec.Struct, frozen=True):
 
 def shard_of(path: str) -> Shard | None:
     """Parse a shard's file name such as `name-00000-of-00008.jsonl`; None for a file that is not a shard."""
-    match = _SHARD.match(os.path.basename(base_of(path)))
+    name = os.path.basename(base_of(path))
+    match = _SHARD.match(name) if "-of-" in name else None
     if match is None or not any(load_format(name).can_be_sharded for name in suggested(path)):
         return None
     return Shard(os.path.join(os.path.dirname(path), match["name"]), int(match["index"]), int(match["count"]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentv.datasets.files import is_address, is_guideline, read_image, read_text
 from agentv.model.call_trace import CallTrace
-from agentv.model.case import EvalCase, plain_input
+from agentv.model.case import NO_DETAILS, EvalCase, stored_input
 from agentv.model.message import FilePart, ImagePart, Message, TextPart, message_to_data
 from agentv.model.response import Hold, OpenLog, Prepare, content_text
 from agentv.model.values import to_json
@@ -68,10 +68,11 @@ class CaseRequest:
         return longer
 
     def _render(self) -> tuple[Message, ...]:
-        if (text := plain_input(self.case)) is not None:
+        case, text = self.case, stored_input(self.case)
+        if type(text) is str and case.details is NO_DETAILS:  # the common case
             return (Message("user", text),) if text else ()
-        if not self.case.names_files:
-            return tuple(filter(_has_content, self.case.input))
+        if not case.names_files:
+            return tuple(filter(_has_content, case.input))
         messages = tuple(self._inlined(message) for message in self._visible)
         if not self.guidelines:
             return messages

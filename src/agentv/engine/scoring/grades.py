@@ -43,7 +43,7 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     hits, misses = score.hits, score.misses
     if spec.negate:
         value, hits, misses = 1.0 - value, misses, hits
-    verdict = _verdict(spec, value, verdicts)
+    verdict = verdict_of(value, verdicts) if spec.gate else _verdict(spec, value, verdicts)
     if score.verdict is not None and (not spec.negate or score.verdict == "pass"):
         verdict = "fail" if spec.negate else score.verdict
     if spec.required is not False and _misses_required(spec, value, verdict):
