@@ -119,6 +119,8 @@ def _about(name: str) -> str:
 def provider_example(name: str) -> str:
     """Return a targets file with one entry."""
     preset = PRESETS.get(name)
+    if preset is None and name not in PROVIDERS:
+        raise SystemExit(f"Provider '{name}' has no example. Add [{name}] with an `example` to docs/providers.toml")
     settings = f"    model: {preset.model}\n" if preset else PROVIDERS[name]["example"]
     return f"targets:\n  - name: default\n    provider: {name}\n{settings}"
 

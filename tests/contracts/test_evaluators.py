@@ -62,7 +62,7 @@ kinds = pytest.mark.parametrize("type_", EVALUATORS.names())
 def read(type_, **more):
     problems = Problems()
     spec = read_entry({"type": type_, "name": "it", **OWN.get(type_, {}), **more}, (), problems)
-    assert not problems, list(problems)
+    assert not problems, f"Add valid settings of '{type_}' to OWN: {list(problems)}"
     return spec
 
 

@@ -10,6 +10,7 @@ from agentv.datasets.dataset import Options
 from agentv.datasets.detection import detect
 from agentv.datasets.loader import case_source
 from agentv.errors import LossWarning, MappedNote
+from agentv.extensions.interop.datasets.keyed_records import PARTS, READERS
 from agentv.extensions.interop.datasets.record_formats import RECORD_FORMATS
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 from late import Late
@@ -33,6 +34,14 @@ EXAMPLES = [
 
 def test_every_row_of_the_table_is_a_format():
     assert set(RECORD_FORMATS) <= set(FOREIGN_FORMATS.names())
+
+
+@pytest.mark.parametrize("name", RECORD_FORMATS)
+def test_a_row_of_the_table_names_parts_of_cases_and_readers_that_exist(name):
+    parts = RECORD_FORMATS[name]["case"]
+    assert {part for part in parts if not part.startswith("metadata.")} <= PARTS
+    readers = {place.partition(":")[0] for places in parts.values() for place in places.split(" | ") if ":" in place}
+    assert readers <= READERS
 
 
 def text(messages):
@@ -97,8 +106,8 @@ def test_a_file_becomes_the_expected_cases(tmp_path, monkeypatch, kind, example)
 
 
 def test_every_format_has_enough_examples():
-    few = {kind: len(found) for kind, found in FIRST.items() if len(found) < 5}
-    few |= {kind: len(found) for kind, found in SECOND.items() if len(found) < 3}
+    few = {kind: f"{len(found)} of 5 in {kind}.yaml" for kind, found in FIRST.items() if len(found) < 5}
+    few |= {kind: f"{len(found)} of 3 in second-group.yaml" for kind, found in SECOND.items() if len(found) < 3}
     assert not few
     assert {*FOREIGN_FORMATS.names(), *FOREIGN_FOLDERS.names()} == {*FIRST, *SECOND}
 

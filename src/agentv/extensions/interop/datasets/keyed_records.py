@@ -38,8 +38,16 @@ from agentv.errors import InvalidDatasetError
 from agentv.extensions.interop.datasets.record_formats import RECORD_FORMATS, RecordKeys, Signature
 
 _METADATA = "metadata."
-_PLAIN = frozenset({"id", "expected_output", "context", "rubrics", "tags", "assertions", "references"})
+_PLAIN = frozenset(
+    {
+        *("id", "description", "conversation_id", "expected_output", "expected_outcome"),
+        *("context", "rubrics", "tags", "assertions", "references"),
+    }
+)
 """Parts of a case that have the value as it is."""
+
+PARTS = _PLAIN | {"input", "system", "metadata"}
+"""All parts of a case, in addition to `metadata.NAME`."""
 
 _TABLES = ("table", "sheet", "parquet")
 
@@ -335,3 +343,5 @@ _COMBINED: dict[str, Callable[[list[Any]], Any]] = {
     "paragraphs": lambda values: "\n\n".join(map(text_of, values)),
 }
 """Functions that read the values of several keys."""
+
+READERS = frozenset({*_READERS, *_COMBINED})

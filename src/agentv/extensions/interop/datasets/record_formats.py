@@ -48,7 +48,7 @@ class RecordKeys(TypedDict, total=False):
     """A file has the format if one of these describes its first records."""
 
     case: dict[str, str]
-    """The parts of a case, and where they are."""
+    """The parts of a case, and where they are. `PARTS` and `READERS` in `keyed_records` list what there is."""
 
     pages: str
     """Where the records are in a document, such as a page of the tool's API."""
