@@ -217,17 +217,14 @@ def _observer() -> Observer:
     """Return a progress display in a notebook, else an observer that shows nothing."""
     if "IPython" not in sys.modules:
         return Observer()
-    return _LiveProgress(LiveLine) if LiveLine.is_available() else Observer()
+    return _LiveProgress() if LiveLine.is_available() else Observer()
 
 
 class _LiveProgress(Observer):
     """Shows the progress of a run in a line that is updated."""
 
-    def __init__(self, display: type[LiveLine]) -> None:
-        self._display = display
-
     def watch(self, running: RunInProgress) -> AbstractContextManager[None]:
-        return self._display(running.snapshot).shown()
+        return LiveLine(running.snapshot).shown()
 
 
 class _Started(Observer):

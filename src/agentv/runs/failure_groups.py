@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -195,10 +196,7 @@ class FailureGrouper:
 
 def tool_sequence(result: Result) -> str:
     """Return the tools that an answer called, in order, without immediate repetitions; empty without calls."""
-    names: list[str] = []
-    for call in stored_tool_calls(result.output_messages):
-        if not names or names[-1] != call.tool:
-            names.append(call.tool)
+    names = [tool for tool, _ in groupby(call.tool for call in stored_tool_calls(result.output_messages))]
     parts = [*names[:_LONGEST_SEQUENCE], *(["…"] if len(names) > _LONGEST_SEQUENCE else [])]
     return " → ".join(parts)
 

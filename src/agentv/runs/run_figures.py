@@ -75,8 +75,7 @@ class FigureBuilder:
         self._summary.add(result)
         self._failures.add(result)
         for entry in result.evaluator_results:
-            if entry.name not in self._evaluators:
-                self._evaluators[entry.name] = None
+            self._evaluators.setdefault(entry.name)
         return True
 
     def snapshot(self) -> Snapshot:

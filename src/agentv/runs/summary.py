@@ -106,7 +106,7 @@ class SummaryBuilder:
         errors: Counter[str] = Counter()
         for target in targets:
             errors.update(dict(target.errors.classes))
-        costs = [target.usage.total_usd for target in targets if target.usage.is_priced]
+        costs = [cost for target in targets if (cost := target.usage.total_usd) is not None]
         return Snapshot(
             done=sum(target.done for target in targets),
             scored=sum(target.scores.n for target in targets),

@@ -304,14 +304,9 @@ class UsageFigures:
         self.slowest = _Ranking()
 
     @property
-    def is_priced(self) -> bool:
-        """Whether any cost is known."""
-        return self.priced > 0 or self.judge_priced > 0
-
-    @property
-    def total_usd(self) -> float:
-        """The cost of answers and judges, as far as it is known."""
-        return self.cost + self.judge_cost
+    def total_usd(self) -> float | None:
+        """The cost of answers and judges, as far as it is known; None if none is."""
+        return self.cost + self.judge_cost if self.priced or self.judge_priced else None
 
     def add(self, result: Result) -> None:
         """Add the usage of a result."""

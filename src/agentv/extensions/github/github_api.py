@@ -40,11 +40,6 @@ class GithubRepository(msgspec.Struct, frozen=True):
 
     full_name: str
 
-    @property
-    def owner(self) -> str:
-        """The user or organization."""
-        return self.full_name.partition("/")[0]
-
 
 class Branch(msgspec.Struct, frozen=True):
     """The head or the base of a pull request. `repo` is None if the fork was deleted."""

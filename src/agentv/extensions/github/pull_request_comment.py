@@ -76,7 +76,8 @@ async def find_pull_requests(api: GitHubApi, commit: EvaluatedCommit) -> list[Pu
     if commit.number is not None:
         pulls = [await api.pull_request(commit.number)]
     elif origin is not None:
-        pulls = await api.open_pull_requests(origin.head_repository.owner, origin.head_branch)
+        owner = origin.head_repository.full_name.partition("/")[0]
+        pulls = await api.open_pull_requests(owner, origin.head_branch)
     else:
         raise UsageError("There is no pull request to comment on", hint="Pass --pr NUMBER, or run in its workflow")
     return [

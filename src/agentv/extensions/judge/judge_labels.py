@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -133,7 +134,7 @@ def pair_cards(names: tuple[str, str], labels: Labels, labeller: str, count: int
                 places[key] = rank.to_bytes(4) + draw_order(key, seed)
     answers = [(run.run.run_id, card) for run in runs for card in cards(results_of(run), len(places), places.get)]
     ordered = sorted(answers, key=lambda each: places[each[1].key])
-    return [card.from_run(run_id) for run_id, card in ordered]
+    return [msgspec.structs.replace(card, run_id=run_id) for run_id, card in ordered]
 
 
 def _suggested_cases(joined: JoinedCases, labels: Labels, count: int, seed: int) -> list[Name]:

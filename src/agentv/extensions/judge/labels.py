@@ -175,10 +175,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     context: tuple[str, ...] = ()
     run_id: str = ""
 
-    def from_run(self, run_id: str) -> Card:
-        """Return the card with the run that it is from."""
-        return msgspec.structs.replace(self, run_id=run_id)
-
 
 def cards(results: Iterable[Result], count: int, order: Callable[[AnswerKey], bytes | None]) -> list[Card]:
     """Return the first `count` answers by `order`, each once; None excludes an answer. Keeps only these in memory."""

@@ -118,7 +118,7 @@ def session_of_traces(conversation: str, traces: Iterable[list[Span]], path: str
         reader.take(spans)
     reader.builder.learn(id=conversation)
     reader.finish()
-    if not reader.has_text:
+    if not any(entry.message.text for entry in reader.merged):
         log.skip(_NOT_RECORDED if reader.spans else _NO_SPANS, path)
         return
     yield from reader.builder.finish(path, log)
@@ -146,11 +146,6 @@ class TraceReader:
         self.results: dict[str, Any] = {}
         self.tools: list[Span] = []
         self._models: list[Span] = []
-
-    @property
-    def has_text(self) -> bool:
-        """Whether a message has text."""
-        return any(entry.message.text for entry in self.merged)
 
     def take(self, spans: list[Span]) -> None:
         """Add the spans of one trace."""
