@@ -13,8 +13,8 @@ import msgspec
 
 from agentv.datasets.case.keys import CaseKeys
 from agentv.datasets.case.shorthand import AGENTMARK, is_agentmark_row, is_result, row_problems
-from agentv.datasets.detection import hint_for, name_of_text
 from agentv.datasets.formats import dataset_format as formats
+from agentv.datasets.formats.foreign_files import hint_for, name_of_text
 from agentv.errors import DatasetError, DatasetParseError, InvalidCaseError
 from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import Problems, type_word

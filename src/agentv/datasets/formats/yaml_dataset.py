@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from agentv.datasets.case.keys import CASE_LIST_KEYS
-from agentv.datasets.detection import hint_for, name_of_document
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.case_files import CaseFile, files_named, folders_without_case, is_reference, read_cases
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, DatasetFormat, Document, ReadOptions, Source
+from agentv.datasets.formats.foreign_files import hint_for, name_of_document
 from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidDatasetError, LossWarning
 from agentv.lazy_regex import lazy_regex
