@@ -73,12 +73,7 @@ def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: P
         repos=tuple(repos),
         hooks=None
         if hooks is None
-        else Hooks(
-            before_all=_hook(hooks.before_all, hooks.enabled),
-            before_each=_hook(hooks.before_each, hooks.enabled),
-            after_each=_hook(hooks.after_each, hooks.enabled),
-            after_all=_hook(hooks.after_all, hooks.enabled),
-        ),
+        else Hooks(*(_hook(getattr(hooks, name), hooks.enabled) for name in Hooks.__struct_fields__)),
         digest=digest,
         path=path,
         folder=folder,

@@ -143,8 +143,11 @@ def messages_wire(settings: Anthropic) -> api.WireApi:
             fields["system"] = "\n\n".join(system)
         return _cached({**constant, **fields}, settings.prompt_caching) if settings.prompt_caching else fields
 
+    def bill(body: dict[str, Any]) -> api.Bill:
+        return api.Bill(read_usage(body.get("usage"), _USAGE))
+
     headers = {"anthropic-version": version}
-    return api.WireApi(constant, variable, read_answer, read_bill, settings.extra_body, headers)
+    return api.WireApi(constant, variable, read_answer, bill, settings.extra_body, headers)
 
 
 def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
@@ -194,11 +197,6 @@ def read_answer(body: bytes, _: Request) -> Response:
         model=answer.model,
         stop_reason=_STOP_REASONS.get(answer.stop_reason or "", answer.stop_reason),
     )
-
-
-def read_bill(body: dict[str, Any]) -> api.Bill:
-    """Return what a reply cost."""
-    return api.Bill(read_usage(body.get("usage"), _USAGE))
 
 
 def _constant_body(settings: Anthropic) -> dict[str, Any]:
