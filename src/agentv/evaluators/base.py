@@ -152,14 +152,9 @@ def _texts_of(value: Any, exact: bool = False) -> list[str]:
 
 
 def written(value: Any, exact: bool) -> str:
-    """Return the text of a value: trimmed, or with the white space at its ends if the check is exact."""
-    return value if exact and isinstance(value, str) else compared_text(value)
-
-
-def compared_text(value: Any) -> str:
-    """Convert a value to the text it is compared as: strings are trimmed, booleans and data become JSON."""
+    """Return the text a value is compared as: strings are trimmed unless exact, booleans and data become JSON."""
     if isinstance(value, str):
-        return value.strip()
+        return value if exact else value.strip()
     if isinstance(value, bool) or not isinstance(value, int | float):
         return msgspec.json.encode(value).decode()
     return str(value)

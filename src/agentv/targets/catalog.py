@@ -28,7 +28,7 @@ from agentv.settings.settings_reader import field_of, read_settings
 from agentv.support.patterns import upward
 from agentv.support.user_code import UninspectableError, import_reference
 from agentv.targets.target import Target, explicit_settings
-from agentv.targets.target_uses import target_inventory
+from agentv.targets.target_uses import AnyTarget, target_inventory
 from agentv.targets.targets_file import (
     FILE_NAMES,
     Entry,
@@ -276,10 +276,6 @@ class Targets:
 
     def _error(self, errors: list[Problem]) -> TargetsError:
         return _error(errors, str(self.path), self._line_of)
-
-
-class AnyTarget(Target, frozen=True, kw_only=True):
-    """A target of a class in a user's file whose settings are not known, while nothing may be imported."""
 
 
 class PortableTargets(msgspec.Struct, frozen=True):

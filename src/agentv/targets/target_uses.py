@@ -37,15 +37,15 @@ def _settings_uses(entry: Mapping[str, Any]) -> Iterator[NamedUse]:
     canonical = TARGETS.canonical(provider) or provider
     if ".py:" in canonical:
         yield "code", canonical
-        kind: type[Target] = _ProjectClass
+        kind: type[Target] = AnyTarget
     else:
         kind = TARGETS.find(canonical) if TARGETS.canonical(provider) is not None else Target
     settings = {field.name: value for key, value in entry.items() if (field := field_of(kind, key)) is not None}
     yield from declared_uses(kind, {**settings, "provider": canonical})
 
 
-class _ProjectClass(Target, frozen=True, kw_only=True):
-    """A class in a file, which is not imported: it is listed as code, which may call any host."""
+class AnyTarget(Target, frozen=True, kw_only=True):
+    """A target of a class in a user's file, which is not imported: it is listed as code, which may call any host."""
 
     @classmethod
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:  # noqa: ARG003

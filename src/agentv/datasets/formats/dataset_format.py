@@ -16,7 +16,7 @@ from agentv.errors import DatasetError, DatasetNotFoundError, DatasetWarning, In
 from agentv.lazy_regex import lazy_regex
 from agentv.model.case import EvalCase
 from agentv.model.message import Message
-from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS
+from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS, FORMATS, Registry
 from agentv.settings.format_choice import DEFAULT_STRENGTH
 from agentv.support.lines import MAX_LINE_BYTES, SUFFIXES, compression_error, open_lines
 
@@ -204,9 +204,8 @@ class DatasetFormat:
 def load_format(name: str) -> DatasetFormat:
     """Return the format of this name, built-in or from a plug-in."""
     tables = (FORMATS, FOREIGN_FORMATS, FOREIGN_FOLDERS)
-    table = next((registry for registry in tables if name in registry.kernel_names()), None)
-    table = table or next((registry for registry in tables if name in registry.names()), None)
-    fmt = (table or next((registry for registry in tables if name in registry.all_names()), FORMATS)).find(name)
+    nearest_first = (Registry.kernel_names, Registry.names, Registry.all_names)
+    fmt = next((table for names in nearest_first for table in tables if name in names(table)), FORMATS).find(name)
     if not isinstance(fmt, DatasetFormat):
         raise UsageError(f"The plug-in '{name}' is not an instance of {__name__}.DatasetFormat")
     return fmt

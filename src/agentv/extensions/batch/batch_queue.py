@@ -39,12 +39,11 @@ class BatchLine(msgspec.Struct, frozen=True, omit_defaults=True):
     is_void: bool = False
 
 
-class LoggedBatch:
+class LoggedBatch(msgspec.Struct):
     """A submitted batch, or one that may have been submitted before the run was killed."""
 
-    def __init__(self, submission: Submission, batch: str | None = None) -> None:
-        self.submission = submission
-        self.batch = batch
+    submission: Submission
+    batch: str | None = None
 
 
 _decode = msgspec.json.Decoder(BatchLine).decode
@@ -58,13 +57,10 @@ class BatchLog:
         self._target = target
         self._file: ResultWriter | None = None
         self.batches: dict[str, LoggedBatch] = {}
-        self._of_id: dict[str, LoggedBatch] = {}
+        self.of_id: dict[str, LoggedBatch] = {}
+        """The batch of each request."""
         for line in self._lines():
             self._apply(line)
-
-    def find(self, id: str) -> LoggedBatch | None:
-        """Return the batch of a request."""
-        return self._of_id.get(id)
 
     @property
     def known(self) -> set[str]:
@@ -92,24 +88,21 @@ class BatchLog:
     def _write(self, line: BatchLine) -> None:
         if self._file is None:
             make_folder(str(self._folder))
-            self._file = ResultWriter(self._folder / f"{os.getpid()}-{self._target_file}.jsonl")
+            name = "".join(char if char.isalnum() else "-" for char in self._target)[:40]
+            self._file = ResultWriter(self._folder / f"{os.getpid()}-{name}.jsonl")
         self._file.write(msgspec.json.encode(line) + b"\n")
         self._file.sync()
         self._apply(line)
 
-    @property
-    def _target_file(self) -> str:
-        return "".join(char if char.isalnum() else "-" for char in self._target)[:40]
-
     def _apply(self, line: BatchLine) -> None:
         if line.ids:
             entry = self.batches[line.label] = LoggedBatch(Submission(line.label, frozenset(line.ids), line.at_s))
-            self._of_id.update(dict.fromkeys(line.ids, entry))
+            self.of_id.update(dict.fromkeys(line.ids, entry))
         elif line.label in self.batches and line.is_void:
             gone = self.batches.pop(line.label)
             for id in gone.submission.ids:
-                if self._of_id.get(id) is gone:
-                    del self._of_id[id]
+                if self.of_id.get(id) is gone:
+                    del self.of_id[id]
         elif line.label in self.batches:
             self.batches[line.label].batch = line.batch
 
@@ -198,7 +191,7 @@ class BatchQueueWrapper(ResponderWrapper):
         return f"{own}-{self._seen[own]}"
 
     def _enter(self, id: str, waiting: Waiting) -> None:
-        if (batch := self._log.find(id)) is not None:
+        if (batch := self._log.of_id.get(id)) is not None:
             self._waiting[id] = waiting
             self._follow(batch)
             return

@@ -2,7 +2,7 @@
 
 import { element, replaceChildren } from "../core/dom.js";
 import { count, number, plural } from "../core/format.js";
-import { LongList, mark } from "../core/long_list.js";
+import { LongList, RowList, mark } from "../core/long_list.js";
 import { oneLine, visible } from "../core/text.js";
 import { FILTERS, ORDERS } from "./case_columns.js";
 import { kindWord, signed } from "./figures.js";
@@ -10,14 +10,12 @@ import { kindWord, signed } from "./figures.js";
 const ROW_HEIGHT = 36;
 const HIDDEN = ["", "", "", "hidden"]; // until the answers are labelled
 
-export class CaseList {
-  #shown = [];
+export class CaseList extends RowList {
   #key = null;
-  #current = -1;
-  #list;
 
   // With `isBlind`, outcomes are hidden, and neither filters nor the order reveal them.
   constructor(columns, state, { open, isBlind }) {
+    super();
     this.columns = columns;
     this.state = state;
     this.open = open;
@@ -35,14 +33,14 @@ export class CaseList {
       Object.entries(ORDERS).map(([name, title]) => element("option", { value: name }, title)),
     );
     this.status = element("p", { class: "count-line", role: "status" });
-    this.#list = new LongList({ label: "Cases", titles: header(), height: ROW_HEIGHT, draw: () => this.#draw() });
+    this.list = new LongList({ label: "Cases", titles: header(), height: ROW_HEIGHT, draw: () => this.draw() });
     this.empty = element("p", { class: "empty", hidden: true }, "No case matches.");
     this.root = element(
       "section",
       { class: "pair-list", "aria-label": "Cases" },
       element("div", { class: "pair-tools" }, this.chips, element("div", { class: "pair-find" }, this.search, this.order, this.status)),
       (columns.head.limits ?? []).map((text) => element("p", { class: "limit" }, visible(text))),
-      this.#list.root,
+      this.list.root,
       this.empty,
     );
   }
@@ -63,36 +61,22 @@ export class CaseList {
     const { filter, find, order } = this.values;
     const key = JSON.stringify([filter, find, order, this.columns.total]);
     if (key !== this.#key) {
-      const current = this.#shown[this.#current];
+      const current = this.shown[this.current];
       this.#key = key;
-      this.#shown = this.columns.matching(filter, find, order);
-      this.#current = current === undefined ? -1 : this.#shown.indexOf(current);
-      this.#list.length = this.#shown.length;
-      this.#list.clear();
-      this.empty.hidden = this.#shown.length > 0 || this.columns.total < this.#expected;
+      this.shown = this.columns.matching(filter, find, order);
+      this.current = current === undefined ? -1 : this.shown.indexOf(current);
+      this.list.length = this.shown.length;
+      this.list.clear();
+      this.empty.hidden = this.shown.length > 0 || this.columns.total < this.#expected;
       this.#drawTools(filter, order, find);
     }
-    this.#draw();
-  }
-
-  neighbour(row, by) {
-    const position = this.#shown.indexOf(row);
-    return position < 0 ? null : (this.#shown[position + by] ?? null);
+    this.draw();
   }
 
   // The place of a case in the list, such as "3 of 12".
   place(row) {
-    const position = this.#shown.indexOf(row);
-    return position < 0 ? "not in the filtered list" : `${count(position + 1)} of ${count(this.#shown.length)}`;
-  }
-
-  reveal(row) {
-    const position = this.#shown.indexOf(row);
-    if (position >= 0) this.#move(position);
-  }
-
-  focus() {
-    this.#list.focus();
+    const position = this.position(row);
+    return position < 0 ? "not in the filtered list" : `${count(position + 1)} of ${count(this.shown.length)}`;
   }
 
   focusSearch() {
@@ -104,22 +88,22 @@ export class CaseList {
   searchKey(event) {
     if (event.target !== this.search || !["Escape", "Enter", "ArrowDown"].includes(event.key)) return false;
     this.focus();
-    if (event.key !== "Escape" && this.#shown.length) this.#move(0);
+    if (event.key !== "Escape" && this.shown.length) this.move(0);
     return true;
   }
 
   key(event, opened) {
-    const steps = this.#list.steps(event.key);
+    const steps = this.list.steps(event.key);
     if (steps !== undefined) {
       if (opened !== null && !["j", "k"].includes(event.key) && event.target.closest?.(".case-panel")) return false; // scrolls
-      const from = opened === null ? this.#current : this.#shown.indexOf(opened);
-      this.#move(from < 0 ? 0 : from + steps);
+      const from = opened === null ? this.current : this.shown.indexOf(opened);
+      this.move(from < 0 ? 0 : from + steps);
       // A button that was clicked before would take the next Enter.
       if (opened !== null) this.#openCurrent();
       else this.focus();
       return true;
     }
-    if (event.key === "Enter" && opened === null && this.#current >= 0) {
+    if (event.key === "Enter" && opened === null && this.current >= 0) {
       this.#openCurrent();
       return true;
     }
@@ -133,29 +117,21 @@ export class CaseList {
   }
 
   #openCurrent() {
-    const row = this.#shown[this.#current];
+    const row = this.shown[this.current];
     if (row !== undefined) this.open(row);
   }
 
-  #move(position) {
-    const last = this.#shown.length - 1;
-    if (last < 0) return;
-    this.#current = Math.max(0, Math.min(last, position));
-    this.#list.reveal(this.#current);
-    this.#draw();
-  }
-
-  #draw() {
+  draw() {
     const { open } = this.values;
-    this.#list.draw(
+    this.list.draw(
       (position) => this.#line(position),
-      ({ line, row }, position) => mark(line, position === this.#current, String(row) === open),
+      ({ line, row }, position) => mark(line, position === this.current, String(row) === open),
     );
-    this.#list.activate(this.#list.drawnAt(this.#current)?.line);
+    this.list.activate(this.list.drawnAt(this.current)?.line);
   }
 
   #line(position) {
-    const item = this.columns.at(this.#shown[position]);
+    const item = this.columns.at(this.shown[position]);
     const further = [item.target, item.prompt].filter(Boolean).join(", ");
     const outcome = this.isBlind ? HIDDEN : [changeText(item), scoreText(item, 1, item.before), scoreText(item, 2, item.after), kindWord(item.kind)];
     const line = element(
@@ -166,7 +142,7 @@ export class CaseList {
         id: `pair-${position}`,
         "aria-rowindex": String(position + 2),
         onclick: () => {
-          this.#current = position;
+          this.current = position;
           this.open(item.row);
         },
       },
@@ -211,8 +187,8 @@ export class CaseList {
     this.status.textContent =
       total < this.#expected
         ? `Reading cases: ${count(total)} of ${count(this.#expected)}`
-        : this.#shown.length < total
-          ? `${count(this.#shown.length)} of ${count(total)} cases`
+        : this.shown.length < total
+          ? `${count(this.shown.length)} of ${count(total)} cases`
           : plural(total, "case");
   }
 }

@@ -128,6 +128,44 @@ export class LongList {
   }
 }
 
+// The rows of a long list in an order, one of which is current. A subclass has the `list`, and draws it in `draw`.
+export class RowList {
+  shown = [];
+  current = -1;
+
+  get length() {
+    return this.shown.length;
+  }
+
+  position(row) {
+    return this.shown.indexOf(row);
+  }
+
+  // Returns the row before or after another in the displayed order; null at the ends and without the other.
+  neighbour(row, step) {
+    const position = this.position(row);
+    return position < 0 ? null : (this.shown[position + step] ?? null);
+  }
+
+  reveal(row) {
+    const position = this.position(row);
+    if (position >= 0) this.move(position);
+  }
+
+  focus() {
+    this.list.focus();
+  }
+
+  // Makes the row at a position, or the nearest one, the current one.
+  move(position) {
+    const last = this.shown.length - 1;
+    if (last < 0) return;
+    this.current = Math.max(0, Math.min(last, position));
+    this.list.reveal(this.current);
+    this.draw();
+  }
+}
+
 // Marks a row or a cell as the current one and as the open one.
 export function mark(drawn, isCurrent, isOpen) {
   drawn.classList.toggle("current", isCurrent);

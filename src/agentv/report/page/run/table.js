@@ -3,7 +3,7 @@
 import { answerStart } from "../case/blocks.js";
 import { element, replaceChildren } from "../core/dom.js";
 import { count, plural } from "../core/format.js";
-import { LongList, mark } from "../core/long_list.js";
+import { LongList, RowList, mark } from "../core/long_list.js";
 import { oneLine } from "../core/text.js";
 import { RowTexts } from "../data/row_texts.js";
 import { reasonOf } from "../data/rows.js";
@@ -13,97 +13,73 @@ const ROW_HEIGHT = 38;
 const NARROW = 34; // rem
 const LONGEST_REASON = 240;
 
-export class Table {
+export class Table extends RowList {
   #rows;
   #state;
   #reasons;
-  #list;
-  #shown = new Uint32Array(0);
-  #current = -1;
+  shown = new Uint32Array(0);
   #columns = { shown: [], beside: [] };
   #headed = null;
 
   constructor(rows, source, state) {
+    super();
     this.#rows = rows;
     this.#state = state;
-    this.#reasons = new RowTexts(source, (row, rest) => reasonText(rows, row, rest), () => [...this.#list.drawn].forEach((drawn) => this.#fillReason(drawn)));
+    this.#reasons = new RowTexts(source, (row, rest) => reasonText(rows, row, rest), () => [...this.list.drawn].forEach((drawn) => this.#fillReason(drawn)));
     this.header = element("div", { class: "row header", role: "row", "aria-rowindex": "1" });
-    this.#list = new LongList({
+    this.list = new LongList({
       label: "Results",
       titles: this.header,
       height: ROW_HEIGHT,
-      draw: () => this.#draw(),
+      draw: () => this.draw(),
       fit: () => this.#fit(),
       click: (event) => this.#click(event),
-      focus: () => this.#current < 0 && this.#move(this.#list.top),
+      focus: () => this.current < 0 && this.move(this.list.top),
     });
     const reset = element("button", { type: "button", onclick: () => state.reset() }, "Show all");
     this.empty = element("p", { class: "empty", hidden: true }, "No matching results. ", reset);
-    this.root = element("section", { class: "table", "aria-label": "Results" }, this.#list.root, this.empty);
+    this.root = element("section", { class: "table", "aria-label": "Results" }, this.list.root, this.empty);
   }
 
   // Shows rows in an order. While rows arrive, `keepsPlace` keeps the row that the reader looks at where it is.
   show(rows, keepsPlace) {
-    const current = this.#shown[this.#current];
+    const current = this.shown[this.current];
     const anchor = keepsPlace ? this.#anchor() : null;
-    this.#shown = rows;
-    this.#current = current === undefined ? -1 : rows.indexOf(current);
-    this.#list.length = rows.length;
+    this.shown = rows;
+    this.current = current === undefined ? -1 : rows.indexOf(current);
+    this.list.length = rows.length;
     this.empty.hidden = rows.length > 0 || this.#rows.total === 0;
-    if (!keepsPlace) this.#list.scrollTo(0);
+    if (!keepsPlace) this.list.scrollTo(0);
     else if (anchor) this.#restore(anchor);
     this.#fit();
   }
 
-  // Returns the row before or after another in the displayed order; null at the ends and without the other.
-  neighbour(row, step) {
-    const position = this.#shown.indexOf(row);
-    return position < 0 ? null : (this.#shown[position + step] ?? null);
-  }
-
-  position(row) {
-    return this.#shown.indexOf(row);
-  }
-
-  get length() {
-    return this.#shown.length;
-  }
-
-  reveal(row) {
-    const position = this.#shown.indexOf(row);
-    if (position >= 0) this.#move(position);
-  }
-
-  focus() {
-    this.#list.focus();
-  }
-
   // Moves to another row or opens one. Returns whether it used the key.
   key(event) {
-    const steps = this.#list.steps(event.key);
+    const steps = this.list.steps(event.key);
     if (steps !== undefined) {
-      const isFirst = this.#current < 0 && Number.isFinite(steps);
+      const isFirst = this.current < 0 && Number.isFinite(steps);
       this.focus();
-      this.#move(isFirst ? this.#list.top : Math.max(0, this.#current) + steps);
+      this.move(isFirst ? this.list.top : Math.max(0, this.current) + steps);
       if (this.#state.values.open !== null) this.#openCurrent();
       return true;
     }
     if (event.key !== "Enter" && event.key !== " ") return false;
-    if (this.#current < 0) this.#move(this.#list.top);
+    if (this.current < 0) this.move(this.list.top);
     return this.#openCurrent();
   }
 
   // Chooses the columns for the width and the values of the run.
   #fit() {
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    const width = this.#list.root.clientWidth / rem;
+    const width = this.list.root.clientWidth / rem;
     const isNarrow = width < NARROW;
     this.#columns = fittingColumns(this.#rows, isNarrow ? width + 2 : width - 2.5); // a narrow table has no bars
     this.root.classList.toggle("narrow", isNarrow);
     this.root.style.setProperty("--columns", template(this.#columns.shown, isNarrow));
     this.#drawHeader();
-    this.#list.clear();
-    this.#draw();
+    this.list.clear();
+    this.draw();
   }
 
   // A header that has not changed keeps its focus.
@@ -132,27 +108,27 @@ export class Table {
 
   // The row that the reader looks at, and its distance from the top of the window; null at the untouched beginning.
   #anchor() {
-    const { scrolled } = this.#list;
-    const position = this.#list.drawnAt(this.#current) ? this.#current : scrolled > 0 ? this.#list.top : -1;
-    return position < 0 ? null : { row: this.#shown[position], distance: position * ROW_HEIGHT - scrolled };
+    const { scrolled } = this.list;
+    const position = this.list.drawnAt(this.current) ? this.current : scrolled > 0 ? this.list.top : -1;
+    return position < 0 ? null : { row: this.shown[position], distance: position * ROW_HEIGHT - scrolled };
   }
 
   #restore({ row, distance }) {
-    const position = this.#shown.indexOf(row);
-    if (position >= 0) this.#list.scrollTo(position * ROW_HEIGHT - distance);
+    const position = this.position(row);
+    if (position >= 0) this.list.scrollTo(position * ROW_HEIGHT - distance);
   }
 
-  #draw() {
-    const [first, last] = this.#list.draw(
+  draw() {
+    const [first, last] = this.list.draw(
       (position) => this.#line(position),
-      ({ line, row }, position) => mark(line, position === this.#current, row === this.#state.values.open),
+      ({ line, row }, position) => mark(line, position === this.current, row === this.#state.values.open),
     );
-    this.#list.activate(this.#list.drawnAt(this.#current)?.line);
-    this.#reasons.want(Array.from(this.#shown.subarray(first, last)));
+    this.list.activate(this.list.drawnAt(this.current)?.line);
+    this.#reasons.want(Array.from(this.shown.subarray(first, last)));
   }
 
   #line(position) {
-    const row = this.#shown[position];
+    const row = this.shown[position];
     const shown = this.#rows.at(row);
     const line = element(
       "div",
@@ -174,20 +150,12 @@ export class Table {
   #click(event) {
     const line = event.target.closest(".row");
     if (!line) return;
-    this.#current = Number(line.dataset.position);
+    this.current = Number(line.dataset.position);
     this.#openCurrent();
   }
 
-  #move(position) {
-    const last = this.#shown.length - 1;
-    if (last < 0) return;
-    this.#current = Math.max(0, Math.min(last, position));
-    this.#list.reveal(this.#current);
-    this.#draw();
-  }
-
   #openCurrent() {
-    const row = this.#shown[this.#current];
+    const row = this.shown[this.current];
     if (row === undefined) return false;
     this.#state.update({ open: row });
     return true;
