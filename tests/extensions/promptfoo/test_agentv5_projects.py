@@ -295,11 +295,11 @@ def test_variables_are_inserted_wherever_a_test_names_them(folder, command):
         "assert": [{"type": "contains", "value": "{{ vars.expected.answer }}"}, "Greets {{ vars.name }}"],
     }
     (case,) = cases(folder, command, prompts=["{{ vars.input }}"], tests=[test])
-    assert (case["id"], case["input"][0]["content"]) == ("greet-Bo", "Greet Bo, {{ nosuch }}")
+    assert (case["id"], case["input"][0]["content"]) == ("greet-Bo", "Greet Bo, ")
     assert case["expected_output"][0]["content"] == {"to": "Bo"}
     assert [check.get("value") or check["rubrics"] for check in case["evaluators"]] == ["Hi Bo", ["Greets Bo"]]
     outcome = command("cases", "suite.eval.yaml", "--strict")
-    assert outcome.code == 2 and "'{{ nosuch }}' is not in 'vars'" in outcome.stderr
+    assert outcome.code == 2 and "'{{ nosuch }}' in a variable" in outcome.stderr
 
 
 @pytest.mark.parametrize("value", ["{{ name.first.second }}", "{{ name | shout }}"])
@@ -395,3 +395,13 @@ def test_prompts_without_a_text_are_refused(folder, command, prompt):
     folder.write("s.yaml", {**SUITE, "prompts": [prompt], "tests": [TEST]})
     outcome = command("cases", "s.yaml")
     assert outcome.code == 2 and "'prompts[0]" in outcome.stderr
+
+
+LOOP = "{% for item in items %}{{ item.n }} {% endfor %}"
+PROMPT = LOOP + "{{ name | upper }} {{ nosuch | default('d') }}{{ other }} {{ items.length }}"
+
+
+def test_prompts_are_templates_of_nunjucks(folder, command):
+    test = {**TEST, "vars": {"items": [{"n": 1}, {"n": 2}], "name": "{{ first | lower }}", "first": "BO"}}
+    (case,) = cases(folder, command, prompts=[PROMPT], tests=[test])
+    assert case["input"][0]["content"] == "1 2 BO d 2"

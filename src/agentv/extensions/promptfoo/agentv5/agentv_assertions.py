@@ -148,7 +148,7 @@ def _without_gate(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _inserted(value: Any, grading: Grading) -> Any:
     """Return a value with the variables of the test inserted; other names become empty, which is a loss."""
-    for text in _texts(value):
+    for text in texts_in(value):
         for name in sorted(names_of(text) - grading.variables.keys() - {"vars"}):
             grading.lose(f"'{{{{ {name} }}}}' in an assertion: the test has no such variable, so that it is empty")
         if is_template(text) and with_variables(text, grading.variables) == text:
@@ -161,8 +161,9 @@ def with_variables(value: Any, variables: Mapping[str, Any]) -> Any:
     return rendered_strictly(value, {"vars": variables, **variables})
 
 
-def _texts(value: Any) -> list[str]:
+def texts_in(value: Any) -> list[str]:
+    """Return all texts in a value."""
     if isinstance(value, str):
         return [value]
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for item in items for text in _texts(item)]
+    return [text for item in items for text in texts_in(item)]

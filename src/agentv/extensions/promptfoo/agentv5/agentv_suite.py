@@ -113,6 +113,8 @@ class _AgentvSuite(ForeignFormat):
                 header["dataset"] = data["suite"]
         except ValueError as error:
             raise error_at(file.path, str(error), document_of(file)) from None
+        if suite.whole_variable is None and suite.prompts:
+            header["prompt_syntax"] = "promptfoo"
         if suite.whole_variable is None and len(suite.prompts) == 1:
             header["prompt"] = suite.prompts[0].content
         elif len(suite.prompts) > 1:

@@ -12,12 +12,13 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import inserter, replace_texts
-from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, with_variables
+from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, texts_in, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.agentv_prompts import prompts_of
 from agentv.extensions.promptfoo.agentv5.earlier_forms import imported_tests, path_of, with_current_forms
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import NOT_CALLED, document_at, is_typescript
+from agentv.extensions.promptfoo.config_templates import names_of
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.suite import Suite
@@ -186,11 +187,9 @@ def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[
 def _resolved(variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
     """Return variables with others inserted where their texts name them, in messages too."""
     variables = resolved(variables)
-    problems = Problems()
-    insert = inserter({"vars": variables, **variables}, problems)
-    inserted: dict[str, Any] = replace_texts(variables, insert)
-    for problem in problems:
-        lose(problem.message)
+    for name in sorted({name for text in texts_in(variables) for name in names_of(text)} - variables.keys() - {"vars"}):
+        lose(f"'{{{{ {name} }}}}' in a variable: the test has no such variable, so that it is empty")
+    inserted: dict[str, Any] = _values(variables, variables)
     return inserted
 
 
@@ -276,7 +275,7 @@ def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) 
             if _is_messages(variables[variable]):
                 raise ValueError(f"The variable '{variable}' has messages, which cannot be inserted in a text")
         names = {"vars": dict(variables)} if "vars" in used and "vars" not in variables else {}
-        return {**dict.fromkeys(sorted(used - variables.keys() - {"vars"}), ""), **variables, **names}
+        return {**variables, **names}
     value = variables.get(name)
     if is_blank(value):
         if test.get("turns"):
