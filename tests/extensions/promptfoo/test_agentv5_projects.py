@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -405,3 +406,18 @@ def test_prompts_are_templates_of_nunjucks(folder, command):
     test = {**TEST, "vars": {"items": [{"n": 1}, {"n": 2}], "name": "{{ first | lower }}", "first": "BO"}}
     (case,) = cases(folder, command, prompts=[PROMPT], tests=[test])
     assert case["input"][0]["content"] == "1 2 BO d 2"
+
+
+@pytest.mark.parametrize(
+    "member", [{"type": "javascript", "value": "context.config.city === 'Oslo'"}, {"type": "script"}]
+)
+def test_the_programs_of_a_set_have_its_configuration(folder, command, member):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "x"}]})
+    folder.write(
+        "g.py", "import json, sys\nprint(json.dumps({'score': len(json.load(sys.stdin)['config']['city']) / 4}))"
+    )
+    member = member if "value" in member else {**member, "command": [sys.executable, "g.py"]}
+    group = {"type": "assert-set", "config": {"city": "Oslo"}, "assert": [member]}
+    folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [group]}]})
+    outcome = command("eval", "s.yaml", "--min-score", "1")
+    assert outcome.code == 0, outcome.stdout
