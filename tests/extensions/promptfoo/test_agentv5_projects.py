@@ -421,3 +421,19 @@ def test_the_programs_of_a_set_have_its_configuration(folder, command, member):
     folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [group]}]})
     outcome = command("eval", "s.yaml", "--min-score", "1")
     assert outcome.code == 0, outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("providers", "names"),
+    [
+        ("file://list.yaml", ["one", "two"]),
+        (["openai:gpt-5-mini", "default"], ["openai:gpt-5-mini", "default"]),
+        (["agentv:codex-cli:gpt-5", "claude-cli:opus"], ["agentv:codex-cli:gpt-5", "claude-cli:opus"]),
+    ],
+)
+def test_providers_of_a_suite_may_be_files_ids_and_names(folder, command, providers, names):
+    listed = [{"id": "mock", "label": name, "config": {"response": "hello"}} for name in ("one", "two")]
+    folder.write("list.yaml", json.dumps(listed))
+    (case,) = cases(folder, command, providers=providers, tests=[TEST])
+    assert case["execution"]["targets"] == names
+    assert command("cases", "suite.eval.yaml", "--strict").code == 0

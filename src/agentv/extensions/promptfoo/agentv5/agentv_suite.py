@@ -160,7 +160,7 @@ def is_suite(document: dict[str, Any]) -> bool:
     if any(map(is_written_out, providers)) or any("include" in test for test in tests):
         return True
     if not all(map(is_name, providers)):
-        return any(_is_own(test) for test in tests)
+        return any(_is_own(test) for test in tests) or (bool(tests) and all("id" in test for test in tests))
     if providers:
         return True
     return "prompts" in keys and (bool(keys & _WITH_PROMPTS) or any(_is_own(test) or "id" in test for test in tests))

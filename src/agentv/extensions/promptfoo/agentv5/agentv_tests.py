@@ -24,8 +24,10 @@ from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
 from agentv.model.diagnostics import KeyPath, Problems
+from agentv.model.values import to_json
 from agentv.registry import service
 from agentv.settings.project import project_root
+from agentv.support.yaml.yaml_parser import parse_yaml
 from agentv.trust.env_file import load_environment
 
 _KEPT = (
@@ -44,7 +46,7 @@ _PROMPT_FILE = "PROMPT.md"
 _OWN_KINDS = frozenset(
     {
         *("mock", "cli", "replay", "copilot-log", "copilot-cli", "copilot-sdk", "codex", "codex-cli", "codex-sdk"),
-        *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "vscode"),
+        *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "vscode", "agentv"),
     }
 )
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
@@ -99,7 +101,7 @@ class AgentvSuite(Suite):
         if match is not None:
             raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
         self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(self.data.get("assert"))]
-        providers = listed(document.get("providers", document.get("targets")))
+        providers = self.targets.listed(document.get("providers", document.get("targets")))
         self.names = [name for provider in providers if (name := self.target(provider)) is not None]
         references = listed(object_at(document, "execution").get("targets"))
         self.targets.entries += [
@@ -134,14 +136,15 @@ class AgentvSuite(Suite):
 
 
 def is_written_out(provider: Any) -> bool:
-    """Whether a provider has settings and an id that only AgentV has, such as `mock` or `codex-cli`."""
-    return isinstance(provider, dict) and provider.get("id") in _OWN_KINDS and not is_name(provider)
+    """Whether a provider has settings or a model, and an id of AgentV only, such as `mock` or `claude-cli:opus`."""
+    id = provider.get("id") if isinstance(provider, dict) else provider
+    return isinstance(id, str) and id.partition(":")[0] in _OWN_KINDS and not is_name(provider)
 
 
 def _target_entries(provider: Any) -> list[dict[str, Any]]:
     """Return the target for a provider as in a provider file."""
     read = service("providers-files", "A provider of AgentV (TypeScript)")
-    data = read(placed_list([provider]), "")
+    data = read(placed_list([provider]) if isinstance(provider, dict) else parse_yaml(to_json([provider])), "")
     return [dict(entry) for entry in data["targets"]] if isinstance(data, dict) else []
 
 
