@@ -190,6 +190,9 @@ COMPOSITE = "{{type: composite, aggregator: weighted_average, assertions: [{}]}}
     ("assertion", "warning"),
     [
         ("{type: contains, value: 42}", "ignores an assertion whose value is not text"),
+        ("{type: skill-trigger, skill: csv}", "finds a skill's name in that of another one"),
+        ("{type: tool-trajectory, mode: any_order, minimums: {Bash: 1}}", "calls tools of Copilot, Codex and Pi Bash"),
+        ("{type: tool-trajectory, mode: exact, expected: [{tool: Read}]}", "calls tools of Copilot, Codex and Pi Bash"),
         ("{type: equals, value: true}", "ignores an assertion whose value is not text"),
         (COMPOSITE.format("{type: contains, value: x, weight: 9}"), "ignores 'weight' and 'negate' of the members"),
         (COMPOSITE.format("{type: not-contains, value: x}"), "ignores 'weight' and 'negate' of the members"),

@@ -88,7 +88,7 @@ def test_values_are_never_executed(ask, tmp_path, template):
 
 PLACEHOLDERS = {
     "{EVAL_ID}": "a b/$(x)",
-    "{ATTEMPT}": "3",
+    "{ATTEMPT}": "2",
     "{GUIDELINES}": "",
     "{FILES}": "",
     "${HOME:+shell}": "shell",

@@ -112,6 +112,8 @@ def warn_of_agentv(entries: Any, path: KeyPath, problems: Problems) -> None:
 
 
 def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
+    if not _tools_of(entry).isdisjoint(_AGENTV_TOOLS):
+        yield "calls tools of Copilot, Codex and Pi Bash, Edit, Read, Skill and Write; here they have the agent's names"
     if str(entry.get("type")).replace("_", "-") == "skill-trigger":
         yield "finds a skill's name in that of another one, and its folder only in results and in what Read is given"
     if isinstance(entry.get("value"), int | float):
@@ -122,6 +124,16 @@ def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
     for member in (member for key in LISTS for member in _dicts(entry.get(key))):
         if not {"weight", "negate"}.isdisjoint(member) or str(member.get("type")).startswith("not-"):
             yield "ignores 'weight' and 'negate' of the members of a composite. Use `weights` of its `aggregator`"
+
+
+_AGENTV_TOOLS = ("Bash", "Edit", "Read", "Skill", "Write")
+
+
+def _tools_of(entry: dict[str, Any]) -> set[str]:
+    """Return the tools that a trajectory names."""
+    minimums = entry.get("minimums")
+    names = {str(item.get("tool")) for item in _dicts(entry.get("expected"))}
+    return names | set(map(str, minimums if isinstance(minimums, dict) else ()))
 
 
 def _dicts(items: Any) -> list[dict[str, Any]]:

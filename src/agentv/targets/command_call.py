@@ -139,7 +139,7 @@ class CommandResponder:
         is_json = self._settings.chat_format == "json"
         prompt = "" if self.batching else messages_as_json(first.messages) if is_json else first.prompt_with_references
         id = "batch" if self.batching else first.case.id
-        values = {"PROMPT": prompt, "GUIDELINES": first.guidelines, "EVAL_ID": id, "ATTEMPT": str(first.attempt)}
+        values = {"PROMPT": prompt, "GUIDELINES": first.guidelines, "EVAL_ID": id, "ATTEMPT": str(first.attempt - 1)}
         if "VARIABLES" in names:
             values["VARIABLES"] = to_json(first.case.variables or {}).decode()
         files = tuple(dict.fromkeys(path for request in requests for path in request.files))

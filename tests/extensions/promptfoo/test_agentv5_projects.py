@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -295,11 +296,11 @@ def test_variables_are_inserted_wherever_a_test_names_them(folder, command):
         "assert": [{"type": "contains", "value": "{{ vars.expected.answer }}"}, "Greets {{ vars.name }}"],
     }
     (case,) = cases(folder, command, prompts=["{{ vars.input }}"], tests=[test])
-    assert (case["id"], case["input"][0]["content"]) == ("greet-Bo", "Greet Bo, {{ nosuch }}")
+    assert (case["id"], case["input"][0]["content"]) == ("greet-Bo", "Greet Bo, ")
     assert case["expected_output"][0]["content"] == {"to": "Bo"}
     assert [check.get("value") or check["rubrics"] for check in case["evaluators"]] == ["Hi Bo", ["Greets Bo"]]
     outcome = command("cases", "suite.eval.yaml", "--strict")
-    assert outcome.code == 2 and "'{{ nosuch }}' is not in 'vars'" in outcome.stderr
+    assert outcome.code == 2 and "'{{ nosuch }}' in a variable" in outcome.stderr
 
 
 @pytest.mark.parametrize("value", ["{{ name.first.second }}", "{{ name | shout }}"])
@@ -395,3 +396,44 @@ def test_prompts_without_a_text_are_refused(folder, command, prompt):
     folder.write("s.yaml", {**SUITE, "prompts": [prompt], "tests": [TEST]})
     outcome = command("cases", "s.yaml")
     assert outcome.code == 2 and "'prompts[0]" in outcome.stderr
+
+
+LOOP = "{% for item in items %}{{ item.n }} {% endfor %}"
+PROMPT = LOOP + "{{ name | upper }} {{ nosuch | default('d') }}{{ other }} {{ items.length }}"
+
+
+def test_prompts_are_templates_of_nunjucks(folder, command):
+    test = {**TEST, "vars": {"items": [{"n": 1}, {"n": 2}], "name": "{{ first | lower }}", "first": "BO"}}
+    (case,) = cases(folder, command, prompts=[PROMPT], tests=[test])
+    assert case["input"][0]["content"] == "1 2 BO d 2"
+
+
+@pytest.mark.parametrize(
+    "member", [{"type": "javascript", "value": "context.config.city === 'Oslo'"}, {"type": "script"}]
+)
+def test_the_programs_of_a_set_have_its_configuration(folder, command, member):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "x"}]})
+    folder.write(
+        "g.py", "import json, sys\nprint(json.dumps({'score': len(json.load(sys.stdin)['config']['city']) / 4}))"
+    )
+    member = member if "value" in member else {**member, "command": [sys.executable, "g.py"]}
+    group = {"type": "assert-set", "config": {"city": "Oslo"}, "assert": [member]}
+    folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [group]}]})
+    outcome = command("eval", "s.yaml", "--min-score", "1")
+    assert outcome.code == 0, outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("providers", "names"),
+    [
+        ("file://list.yaml", ["one", "two"]),
+        (["openai:gpt-5-mini", "default"], ["openai:gpt-5-mini", "default"]),
+        (["agentv:codex-cli:gpt-5", "claude-cli:opus"], ["agentv:codex-cli:gpt-5", "claude-cli:opus"]),
+    ],
+)
+def test_providers_of_a_suite_may_be_files_ids_and_names(folder, command, providers, names):
+    listed = [{"id": "mock", "label": name, "config": {"response": "hello"}} for name in ("one", "two")]
+    folder.write("list.yaml", json.dumps(listed))
+    (case,) = cases(folder, command, providers=providers, tests=[TEST])
+    assert case["execution"]["targets"] == names
+    assert command("cases", "suite.eval.yaml", "--strict").code == 0

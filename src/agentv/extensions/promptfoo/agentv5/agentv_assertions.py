@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row
 from agentv.extensions.promptfoo.assertion_entries import REFUSED, entries_of
 from agentv.extensions.promptfoo.config_templates import is_template, names_of, rendered_strictly
@@ -113,7 +113,10 @@ def _common(entry: dict[str, Any], assertion: dict[str, Any], transform: Any) ->
 
 def _set_entry(assertion: dict[str, Any], grading: Grading, transform: Any) -> dict[str, Any]:
     """Return a composite with the mean of its members. Its threshold matters only if the set is required."""
-    members = evaluators_of(assertion.get("assert"), grading)
+    config, given = object_at(assertion, "config"), assertion.get("assert")
+    if config and isinstance(given, list):
+        given = [_with_config(member, config) for member in given]
+    members = evaluators_of(given, grading)
     if not members:
         raise ValueError("An assert-set has no assertions that can be kept")
     settings = {key: value for key, value in assertion.items() if key not in ("type", "assert", "threshold", "config")}
@@ -123,6 +126,13 @@ def _set_entry(assertion: dict[str, Any], grading: Grading, transform: Any) -> d
     elif assertion.get("threshold") is not None:
         grading.lose("'threshold' of an assert-set that is not required: the threshold of the case decides")
     return _common(entry, assertion, transform)
+
+
+def _with_config(member: Any, config: dict[str, Any]) -> Any:
+    """Return a member of a set with the configuration of the set, if it is a program."""
+    if not isinstance(member, dict) or text_of(member.get("type")).removeprefix("not-") not in _CODE:
+        return member
+    return placed_row({**member, "config": {**config, **object_at(member, "config")}}, member, {})
 
 
 def _translated(assertion: dict[str, Any], type_: str, grading: Grading, transform: Any) -> list[dict[str, Any]]:
@@ -148,7 +158,7 @@ def _without_gate(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _inserted(value: Any, grading: Grading) -> Any:
     """Return a value with the variables of the test inserted; other names become empty, which is a loss."""
-    for text in _texts(value):
+    for text in texts_in(value):
         for name in sorted(names_of(text) - grading.variables.keys() - {"vars"}):
             grading.lose(f"'{{{{ {name} }}}}' in an assertion: the test has no such variable, so that it is empty")
         if is_template(text) and with_variables(text, grading.variables) == text:
@@ -161,8 +171,9 @@ def with_variables(value: Any, variables: Mapping[str, Any]) -> Any:
     return rendered_strictly(value, {"vars": variables, **variables})
 
 
-def _texts(value: Any) -> list[str]:
+def texts_in(value: Any) -> list[str]:
+    """Return all texts in a value."""
     if isinstance(value, str):
         return [value]
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for item in items for text in _texts(item)]
+    return [text for item in items for text in texts_in(item)]

@@ -114,6 +114,8 @@ class _AgentvSuite(ForeignFormat):
                 header["dataset"] = data["suite"]
         except ValueError as error:
             raise error_at(file.path, str(error), document_of(file)) from None
+        if suite.whole_variable is None and suite.prompts:
+            header["prompt_syntax"] = "promptfoo"
         if suite.whole_variable is None and len(suite.prompts) == 1:
             header["prompt"] = suite.prompts[0].content
         elif len(suite.prompts) > 1:
@@ -159,7 +161,7 @@ def is_suite(document: dict[str, Any]) -> bool:
     if any(map(is_written_out, providers)) or any("include" in test for test in tests):
         return True
     if not all(map(is_name, providers)):
-        return any(_is_own(test) for test in tests)
+        return any(_is_own(test) for test in tests) or (bool(tests) and all("id" in test for test in tests))
     if providers:
         return True
     return "prompts" in keys and (bool(keys & _WITH_PROMPTS) or any(_is_own(test) or "id" in test for test in tests))

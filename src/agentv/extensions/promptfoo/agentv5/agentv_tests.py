@@ -12,19 +12,22 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import inserter, replace_texts
-from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, with_variables
+from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, texts_in, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.agentv_prompts import prompts_of
 from agentv.extensions.promptfoo.agentv5.earlier_forms import imported_tests, path_of, with_current_forms
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import document_at, is_typescript
+from agentv.extensions.promptfoo.config_templates import names_of
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
 from agentv.model.diagnostics import KeyPath, Problems
+from agentv.model.values import to_json
 from agentv.registry import service
 from agentv.settings.project import project_root
+from agentv.support.yaml.yaml_parser import parse_yaml
 from agentv.trust.env_file import load_environment
 
 _KEPT = (
@@ -43,7 +46,7 @@ _PROMPT_FILE = "PROMPT.md"
 _OWN_KINDS = frozenset(
     {
         *("mock", "cli", "replay", "copilot-log", "copilot-cli", "copilot-sdk", "codex", "codex-cli", "codex-sdk"),
-        *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "vscode"),
+        *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "vscode", "agentv"),
     }
 )
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
@@ -96,7 +99,7 @@ class AgentvSuite(Suite):
         if match is not None:
             raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
         self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(self.data.get("assert"))]
-        providers = listed(document.get("providers", document.get("targets")))
+        providers = self.targets.listed(document.get("providers", document.get("targets")))
         self.names = [name for provider in providers if (name := self.target(provider)) is not None]
         references = listed(object_at(document, "execution").get("targets"))
         self.targets.entries += [
@@ -131,14 +134,15 @@ class AgentvSuite(Suite):
 
 
 def is_written_out(provider: Any) -> bool:
-    """Whether a provider has settings and an id that only AgentV has, such as `mock` or `codex-cli`."""
-    return isinstance(provider, dict) and provider.get("id") in _OWN_KINDS and not is_name(provider)
+    """Whether a provider has settings or a model, and an id of AgentV only, such as `mock` or `claude-cli:opus`."""
+    id = provider.get("id") if isinstance(provider, dict) else provider
+    return isinstance(id, str) and id.partition(":")[0] in _OWN_KINDS and not is_name(provider)
 
 
 def _target_entries(provider: Any) -> list[dict[str, Any]]:
     """Return the target for a provider as in a provider file."""
     read = service("providers-files", "A provider of AgentV (TypeScript)")
-    data = read(placed_list([provider]), "")
+    data = read(placed_list([provider]) if isinstance(provider, dict) else parse_yaml(to_json([provider])), "")
     return [dict(entry) for entry in data["targets"]] if isinstance(data, dict) else []
 
 
@@ -184,11 +188,9 @@ def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[
 def _resolved(variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
     """Return variables with others inserted where their texts name them, in messages too."""
     variables = resolved(variables)
-    problems = Problems()
-    insert = inserter({"vars": variables, **variables}, problems)
-    inserted: dict[str, Any] = replace_texts(variables, insert)
-    for problem in problems:
-        lose(problem.message)
+    for name in sorted({name for text in texts_in(variables) for name in names_of(text)} - variables.keys() - {"vars"}):
+        lose(f"'{{{{ {name} }}}}' in a variable: the test has no such variable, so that it is empty")
+    inserted: dict[str, Any] = _values(variables, variables)
     return inserted
 
 
@@ -274,7 +276,7 @@ def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) 
             if _is_messages(variables[variable]):
                 raise ValueError(f"The variable '{variable}' has messages, which cannot be inserted in a text")
         names = {"vars": dict(variables)} if "vars" in used and "vars" not in variables else {}
-        return {**dict.fromkeys(sorted(used - variables.keys() - {"vars"}), ""), **variables, **names}
+        return {**variables, **names}
     value = variables.get(name)
     if is_blank(value):
         if test.get("turns"):

@@ -42,12 +42,12 @@ class SuiteTargets:
         self._prompts: dict[str, list[str] | None] = {}
         self.entries: list[dict[str, Any]] = []
         self.names: list[str] = []
-        for provider in self._listed(providers):
+        for provider in self.listed(providers):
             name = self.add(provider)
             if name is not None and name not in self.names:
                 self.names.append(name)
 
-    def _listed(self, providers: Any) -> list[Any]:
+    def listed(self, providers: Any) -> list[Any]:
         """Return the providers, including those in files."""
         entries: list[Any] = []
         for provider in providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]:
