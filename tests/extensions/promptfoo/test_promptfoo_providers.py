@@ -135,3 +135,21 @@ def test_the_config_of_a_provider_may_be_in_files(folder):
     assert entry["tools"] == [TOOL] and entry["system_prompt"] == "Be kind."
     assert entry["response_format"]["json_schema"]["schema"] == {"type": "object"}
     assert entry["answer_form"] == "promptfoo"
+
+
+@pytest.mark.parametrize(
+    ("configs", "providers", "seeds"),
+    [
+        ([{"seed": 5}], ["openai:o3", {"id": "openai:o4", "config": {"seed": 1}}], [5, 5]),
+        ([{"seed": 5}, {"seed": 5}], ["openai:o3"], [5]),
+        ([{"seed": 5}, {}], ["openai:o3"], [None]),
+        ([{"seed": 5}], ["echo"], [None]),
+    ],
+)
+def test_the_config_of_all_prompts_is_that_of_the_models(folder, command, configs, providers, seeds):
+    prompts = [{"raw": f"{number}", "config": config} for number, config in enumerate(configs)]
+    path = folder.write("promptfooconfig.json", json.dumps({"prompts": prompts, "providers": providers}))
+    entries = PROMPTFOO_CONFIG.targets(Source((path,), path, "promptfoo", path))
+    assert [entry.get("seed") for entry in entries] == seeds
+    is_lost = "'config' of the prompt" in command("validate", path).stdout
+    assert is_lost == (None in seeds)

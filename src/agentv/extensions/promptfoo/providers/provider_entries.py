@@ -175,6 +175,20 @@ def provider_name(provider: Any) -> str:
         return ""
 
 
+def with_config(providers: Any, config: dict[str, Any]) -> Any:
+    """Return providers whose own config has more keys. Those that are programs stay as they are."""
+    items = providers if isinstance(providers, list) else [providers]
+    return [_with_config(item, config) for item in items] if config else providers
+
+
+def _with_config(provider: Any, config: dict[str, Any]) -> Any:
+    name = provider_name(provider)
+    if ":" not in name or is_script(name) or name.startswith(("file:", "python:", "exec:", "http")):
+        return provider
+    id, options = provider_parts(provider)
+    return {**options, "id": id, "config": {**(options.get("config") or {}), **config}}
+
+
 def is_script(id: str) -> bool:
     """Whether a provider is a file of JavaScript."""
     return bool(_JAVASCRIPT.search(id))
