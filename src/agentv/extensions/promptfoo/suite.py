@@ -59,7 +59,7 @@ class Suite:
         marks = EnvironmentMarks(own, variables, evaluates=self.is_promptfoo)
         rest = marks.of({key: value for key, value in document.items() if key not in hidden})
         providers = marks.of(with_provider_ids(providers, {**public, **own}))
-        known = own.keys() | {name for name, value in variables.items() if value != ""}
+        known = {**dict.fromkeys(name for name, value in variables.items() if value != ""), **own}
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
         config = shared_config(self.data.get("prompts"))
         self.targets = SuiteTargets(with_config(providers, config), self.files, lose, known)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Container
+from collections.abc import Mapping
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.providers.http_provider import http_entry
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.support.javascript.values import stringify
@@ -194,17 +194,21 @@ def is_script(id: str) -> bool:
     return bool(_JAVASCRIPT.search(id))
 
 
-def target_entry(provider: Any, folder: str, lose: Lose, variables: Container[str] = ()) -> dict[str, Any]:
+def target_entry(provider: Any, folder: str, lose: Lose, variables: Mapping[str, Any] = {}) -> dict[str, Any]:
     """Return the target for a provider, without a name. Raises UnmappedProvider.
 
-    `variables` are those of the environment that are set.
+    `variables` are those of the environment that are set; with a value if the configuration sets it.
     """
     id, options = provider_parts(provider)
     config = options.get("config") if isinstance(options.get("config"), dict) else {}
     assert isinstance(config, dict)
     entry = _exec_entry(id, provider, folder) if id.startswith("exec:") else _entry(id, config, folder, lose)
-    if "model" in entry and "base_url" not in entry:
-        entry |= _redirected(entry, id, variables)
+    env = object_at(options, "env")
+    if "model" in entry:
+        entry |= _redirected(entry, id, {**variables, **env})
+    for name in env.keys() - {*_ADDRESSES.get(id.partition(":")[0], {}), f"{id.partition(':')[0].upper()}_API_KEY"}:
+        if entry["provider"] != "cli":
+            lose(f"'{name}' in the env of the provider '{id}'")
     try:
         transform = transforms_of(_first_step(entry, config), options.get("transform") or options.get("postprocess"))
     except ValueError as error:
@@ -214,14 +218,20 @@ def target_entry(provider: Any, folder: str, lose: Lose, variables: Container[st
     return {**entry, "transform": transform} if transform else entry
 
 
-def _redirected(entry: dict[str, Any], id: str, variables: Container[str]) -> dict[str, Any]:
-    """Return the address that the environment sets for a service, with its key, as promptfoo sends both."""
+def _redirected(entry: dict[str, Any], id: str, env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the address and the key that the environment sets for a service, as promptfoo sends both."""
     kind = id.partition(":")[0]
-    addresses = _ADDRESSES.get(kind, {})
-    address = next((addresses[name] for name in addresses if name in variables), None)
-    key = f"{kind.upper()}_API_KEY"
-    own = {"api_key": f"${{{{ {key} }}}}"} if "api_key" not in entry and key in variables else {}
-    return {} if address is None else {"base_url": address, **own}
+    key, addresses = f"{kind.upper()}_API_KEY", _ADDRESSES.get(kind, {})
+    own: dict[str, Any] = {}
+    if (name := next((name for name in addresses if name in env), None)) and "base_url" not in entry:
+        own["base_url"] = addresses[name].replace(_mark(name), text_of(env[name]) or _mark(name))
+    if key in env and "api_key" not in entry and (env[key] or "base_url" in {**entry, **own}):
+        own["api_key"] = text_of(env[key]) or _mark(key)
+    return own
+
+
+def _mark(name: str) -> str:
+    return f"${{{{ {name} }}}}"
 
 
 def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any] | None:

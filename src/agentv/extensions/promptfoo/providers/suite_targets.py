@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -35,7 +35,7 @@ _CONTENTS = (".json", ".yaml", ".yml", ".txt", ".md")
 class SuiteTargets:
     """The targets of a configuration by name. `names` are those that are evaluated; graders are added on use."""
 
-    def __init__(self, providers: Any, files: SuiteFiles, lose: Lose, variables: Container[str] = ()) -> None:
+    def __init__(self, providers: Any, files: SuiteFiles, lose: Lose, variables: Mapping[str, Any] = {}) -> None:
         self._files = files
         self._lose = lose
         self._variables = variables
