@@ -166,3 +166,10 @@ def test_a_provider_may_have_an_environment_of_its_own():
         **{"base_url": "http://own/v1", "api_key": "${{ OPENAI_API_KEY }}"},
     }
     assert losses == ["'OTHER' in the env of the provider 'openai:o3'"]
+
+
+def test_a_provider_whose_settings_cannot_be_read_is_named_and_the_others_are_kept(folder, command):
+    config = {"url": "http://x/{{ env.NONE | random }}"}
+    whole = {"prompts": ["x"], "providers": [{"id": "http", "config": config}, "echo"]}
+    ended = command("validate", folder.write("promptfooconfig.json", json.dumps(whole)))
+    assert ended.code == 0 and "the provider 'http': The template '{{ env.NONE | random }}'" in ended.stdout

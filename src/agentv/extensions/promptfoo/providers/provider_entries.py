@@ -148,6 +148,10 @@ _SILENT = (
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 
 
+UNUSABLE = "agentv:problem"
+"""The key of a provider with the reason why its settings cannot be read."""
+
+
 class UnmappedProvider(ValueError):
     """A provider without a counterpart here. The message is the reason."""
 
@@ -200,6 +204,8 @@ def target_entry(provider: Any, folder: str, lose: Lose, variables: Mapping[str,
     `variables` are those of the environment that are set; with a value if the configuration sets it.
     """
     id, options = provider_parts(provider)
+    if UNUSABLE in options:
+        raise UnmappedProvider(options[UNUSABLE])
     config = options.get("config") if isinstance(options.get("config"), dict) else {}
     assert isinstance(config, dict)
     entry = _exec_entry(id, provider, folder) if id.startswith("exec:") else _entry(id, config, folder, lose)
