@@ -11,6 +11,7 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.providers.http_provider import http_entry
+from agentv.extensions.promptfoo.text_assertions import script_text_of
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.support.javascript.values import stringify
 
@@ -143,7 +144,7 @@ _PASSED_ON = (
 )
 _SILENT = (
     *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
-    *("omitDefaults",),
+    *("omitDefaults", "functionToolCallbacks"),
 )
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 
@@ -216,7 +217,8 @@ def target_entry(provider: Any, folder: str, lose: Lose, variables: Mapping[str,
         if entry["provider"] != "cli":
             lose(f"'{name}' in the env of the provider '{id}'")
     try:
-        transform = transforms_of(_first_step(entry, config), options.get("transform") or options.get("postprocess"))
+        own = options.get("transform") or options.get("postprocess")
+        transform = transforms_of(_first_step(entry, config), _callbacks_step(id, config, lose), own)
     except ValueError as error:
         raise UnmappedProvider(str(error)) from None
     if not is_blank(options.get("delay")):
@@ -248,6 +250,22 @@ def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]
     if "model" in entry and isinstance(format_, dict) and format_.get("type") == "json_schema":
         return {"javascript": _PARSED_JSON, "allow_empty": True}
     return None
+
+
+def _callbacks_step(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any] | None:
+    """Return the step that calls the functions of the configuration; those of files, and several rounds, are lost."""
+    callbacks = object_at(config, "functionToolCallbacks")
+    codes = [code for code in callbacks.values() if isinstance(code, str) and not code.startswith("file://")]
+    if not callbacks or len(codes) < len(callbacks) or "maxToolCallRounds" in config or not id.startswith("openai:"):
+        if callbacks:
+            lose(
+                "'functionToolCallbacks' in the config of a provider, which are not inline code, or for several rounds"
+            )
+        return None
+    members = ", ".join(f"{stringify(name)}: ({code})" for name, code in callbacks.items())
+    is_responses = str(id.startswith("openai:responses")).lower()
+    code = f"const callbacks = {{{members}}}, isResponses = {is_responses};\n{script_text_of('callbacks')}"
+    return {"javascript": code, "allow_empty": True}
 
 
 def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str, Any]:
