@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from agentv.extensions.promptfoo.providers.model_output import read_reply
+from agentv.extensions.promptfoo.providers.provider_entries import target_entry
 from agentv.model.message import Message, ToolCall
 from agentv.model.response import Response
+from agentv.settings.transform import apply_transform
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 OLD_CALL = {"name": "f", "arguments": "{}"}
@@ -53,6 +55,33 @@ REPLIES = {
 def test_the_output_of_a_reply_is_that_of_promptfoo(api, reply, output):
     plain = Response(messages=(Message("assistant", "plain"),))
     assert read_reply(lambda *_: plain, api, json.dumps(reply).encode(), None).value == output
+
+
+CODE = "async (text) => { const { a } = JSON.parse(text); return a + 1; }"
+CALLBACKS = {
+    "calls": ("openai:gpt-4o", CODE, [CALL, CALL], "2\n2"),
+    "an old call": ("openai:gpt-4o", "() => ({b: 1})", OLD_CALL, '{"b":1}'),
+    "a text": ("openai:gpt-4o", CODE, "Hi", "Hi"),
+    "another function": ("openai:gpt-4o", CODE, [{**CALL, "function": OLD_CALL | {"name": "g"}}], None),
+    "a function that throws": ("openai:gpt-4o", "() => { throw new Error('x'); }", [CALL], None),
+    "Responses": ("openai:responses:gpt-4o", "(text) => text + text", f"Hi\n{ITEM_TEXT}", "Hi\n11"),
+}
+
+
+@pytest.mark.parametrize(("provider", "code", "answer", "result"), CALLBACKS.values(), ids=CALLBACKS)
+def test_inline_functions_answer_the_calls_of_a_model(provider, code, answer, result):
+    pytest.importorskip("quickjs")
+    config = {"tools": [{"type": "function"}], "functionToolCallbacks": {"f": code}}
+    entry = target_entry({"id": provider, "config": config}, ".", pytest.fail)
+    assert apply_transform(answer, entry["transform"]) == (answer if result is None else result)
+
+
+@pytest.mark.parametrize("more", [{"maxToolCallRounds": 3}, {"functionToolCallbacks": {"f": "file://f.js:f"}}], ids=str)
+def test_functions_in_files_or_for_several_rounds_are_named(more):
+    losses = []
+    config = {"functionToolCallbacks": {"f": CODE}, **more}
+    assert "transform" not in target_entry({"id": "openai:gpt-4o", "config": config}, ".", losses.append)
+    assert any("functionToolCallbacks" in loss for loss in losses)
 
 
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}

@@ -425,6 +425,7 @@ def test_tests_without_a_configuration_are_read_too(folder):
         (REMOTE.replace("PLACE", "https://docs.google.com/spreadsheets/d/ab/edit?gid=7"), "export?format=csv&gid=7'"),
         (REMOTE.replace("PLACE", "huggingface://datasets/a/b?split=dev&limit=5"), "dataset=a%2Fb&split=dev&config"),
         ("prompts: [x]\nproviders: [echo]\ntests: file://none.yaml\n", "were not found"),
+        ("prompts: [x]\nproviders: [echo]\ntests: promptfooconfig.yaml#Second\n", "on the sheet 'Second'"),
         ("prompts: [x]\nproviders: [echo]\ntests: file://../../etc/passwd\n", "were not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{vars: {a: file://get.js}}]\n", "'get.js' was not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: contains}]}]\n", "has no value"),

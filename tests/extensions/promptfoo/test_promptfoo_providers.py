@@ -104,6 +104,8 @@ def test_an_answer_for_a_json_schema_is_parsed_as_in_promptfoo():
 ADDRESSES = {
     "openai:o3": (("OPENAI_BASE_URL", "OPENAI_API_KEY"), "${{ OPENAI_BASE_URL }}", "${{ OPENAI_API_KEY }}"),
     "openai:o4": (("OPENAI_BASE_URL", "OPENAI_API_HOST"), "https://${{ OPENAI_API_HOST }}/v1", None),
+    "openai:o1": ({"OPENAI_BASE_URL": "http://own/v1", "OPENAI_API_KEY": "k"}, "http://own/v1", "k"),
+    "openai:gpt-5": ({"OPENAI_API_KEY": None}, None, None),
     "anthropic:m": (("ANTHROPIC_BASE_URL",), "${{ ANTHROPIC_BASE_URL }}", None),
     "ollama:m": (("OLLAMA_BASE_URL",), "${{ OLLAMA_BASE_URL }}/v1", None),
     "groq:m": (("OPENAI_BASE_URL",), None, None),
@@ -113,6 +115,7 @@ ADDRESSES = {
 @pytest.mark.parametrize(("provider", "row"), ADDRESSES.items(), ids=ADDRESSES)
 def test_the_environment_redirects_the_calls_to_a_service(provider, row):
     variables, address, key = row
+    variables = variables if isinstance(variables, dict) else dict.fromkeys(variables)
     entry = target_entry(provider, ".", [].append, variables)
     assert (entry.get("base_url"), entry.get("api_key")) == (address, key)
 
@@ -135,3 +138,38 @@ def test_the_config_of_a_provider_may_be_in_files(folder):
     assert entry["tools"] == [TOOL] and entry["system_prompt"] == "Be kind."
     assert entry["response_format"]["json_schema"]["schema"] == {"type": "object"}
     assert entry["answer_form"] == "promptfoo"
+
+
+@pytest.mark.parametrize(
+    ("configs", "providers", "seeds"),
+    [
+        ([{"seed": 5}], ["openai:o3", {"id": "openai:o4", "config": {"seed": 1}}], [5, 5]),
+        ([{"seed": 5}, {"seed": 5}], ["openai:o3"], [5]),
+        ([{"seed": 5}, {}], ["openai:o3"], [None]),
+        ([{"seed": 5}], ["echo"], [None]),
+    ],
+)
+def test_the_config_of_all_prompts_is_that_of_the_models(folder, command, configs, providers, seeds):
+    prompts = [{"raw": f"{number}", "config": config} for number, config in enumerate(configs)]
+    path = folder.write("promptfooconfig.json", json.dumps({"prompts": prompts, "providers": providers}))
+    entries = PROMPTFOO_CONFIG.targets(Source((path,), path, "promptfoo", path))
+    assert [entry.get("seed") for entry in entries] == seeds
+    is_lost = "'config' of the prompt" in command("validate", path).stdout
+    assert is_lost == (None in seeds)
+
+
+def test_a_provider_may_have_an_environment_of_its_own():
+    losses = []
+    provider = {"id": "openai:o3", "env": {"OPENAI_BASE_URL": "http://own/v1", "OTHER": "x"}}
+    assert target_entry(provider, ".", losses.append, {"OPENAI_API_KEY": None}) == {
+        **{"provider": "openai", "model": "o3"},
+        **{"base_url": "http://own/v1", "api_key": "${{ OPENAI_API_KEY }}"},
+    }
+    assert losses == ["'OTHER' in the env of the provider 'openai:o3'"]
+
+
+def test_a_provider_whose_settings_cannot_be_read_is_named_and_the_others_are_kept(folder, command):
+    config = {"url": "http://x/{{ env.NONE | random }}"}
+    whole = {"prompts": ["x"], "providers": [{"id": "http", "config": config}, "echo"]}
+    ended = command("validate", folder.write("promptfooconfig.json", json.dumps(whole)))
+    assert ended.code == 0 and "the provider 'http': The template '{{ env.NONE | random }}'" in ended.stdout

@@ -85,19 +85,20 @@ class PromptTemplate(msgspec.Struct, frozen=True):
 class PromptTargets(msgspec.Struct, frozen=True):
     """What prompts are read for: the targets with the ids of their providers, and whether models receive chats.
 
-    `filters` are the JavaScript files of the user's filters.
+    `filters` are the JavaScript files of the user's filters. `config` is that of all prompts, if the targets have it.
     """
 
     ids: Mapping[str, str]
     sends_chats: bool
     filters: dict[str, str] = {}
+    config: dict[str, Any] = {}
 
 
 def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTargets) -> list[PromptTemplate]:
     """Return all prompts; chats as messages if models receive them. Those of services are lost, by name."""
     prompts: list[PromptTemplate] = []
     for label, raw, config in _written(value):
-        if config and not _function_of(raw, files):
+        if config and config != targets.config and not _function_of(raw, files):
             lose(f"'config' of the prompt '{(label or raw)[:80]}': it belongs to the provider")
         try:
             for name, text in _contents_of(raw, files):
@@ -126,6 +127,12 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
         except ValueError as error:
             lose(str(error))
     return prompts
+
+
+def shared_config(value: Any) -> dict[str, Any]:
+    """Return the config of all prompts, which is added to that of each provider; empty if they have different ones."""
+    first, *others = [config for _, _, config in _written(value)] or [None]
+    return first if isinstance(first, dict) and all(config == first for config in others) else {}
 
 
 def _function_prompts(source: PromptFunction, label: str, targets: PromptTargets) -> Iterator[PromptTemplate]:

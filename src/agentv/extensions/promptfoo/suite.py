@@ -13,7 +13,8 @@ from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.datasets.variables import insert_environment
 from agentv.errors import DatasetError, InvalidDatasetError
 from agentv.extensions.promptfoo.config_templates import EnvironmentMarks, with_provider_ids
-from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts
+from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts, shared_config
+from agentv.extensions.promptfoo.providers.provider_entries import UNUSABLE, provider_name, with_config
 from agentv.extensions.promptfoo.providers.suite_targets import SuiteTargets
 from agentv.extensions.promptfoo.script_config import NOT_CALLED
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
@@ -57,13 +58,17 @@ class Suite:
         public = {name: value for name, value in variables.items() if value is not None}
         marks = EnvironmentMarks(own, variables, evaluates=self.is_promptfoo)
         rest = marks.of({key: value for key, value in document.items() if key not in hidden})
-        providers = marks.of(with_provider_ids(providers, {**public, **own}))
-        known = own.keys() | {name for name, value in variables.items() if value != ""}
-        self.targets = SuiteTargets(providers, self.files, lose, known)
+        providers = with_provider_ids(providers, {**public, **own})
+        listed = providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]
+        providers = [_marked(provider, marks) for provider in listed]
+        known = {**dict.fromkeys(name for name, value in variables.items() if value != ""), **own}
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
+        config = shared_config(self.data.get("prompts"))
+        self.targets = SuiteTargets(with_config(providers, config), self.files, lose, known)
+        are_models = all(map(self.targets.is_model, self.targets.names))
         reasons: list[str] = []
         filters = {str(name): self._filter(path) for name, path in object_at(self.data, "nunjucksFilters").items()}
-        targets = PromptTargets(self.targets.ids, self.targets.sends_chats, filters)
+        targets = PromptTargets(self.targets.ids, self.targets.sends_chats, filters, config if are_models else {})
         self.prompts = read_prompts(self.data.get("prompts") or _PROMPT, self.files, reasons.append, targets)
         if reasons and not self.prompts:
             raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
@@ -121,6 +126,14 @@ class Suite:
                 except ValueError as error:
                     data = {**merged_test(self.default, {**data, "vars": {}}), PROBLEM: str(error)}
             yield Record(line, data)
+
+
+def _marked(provider: Any, marks: EnvironmentMarks) -> Any:
+    """Return a provider with its variables of the environment, or with the reason why it cannot be used."""
+    try:
+        return marks.of(provider)
+    except ValueError as error:
+        return {"id": provider_name(provider), UNUSABLE: str(error)}
 
 
 def _variables(path: str, folder: str) -> dict[str, str | None]:

@@ -85,8 +85,8 @@ def _in_files(name: str, files: SuiteFiles, lose: Lose, arguments: list[Any] | N
     paths = files.matching(pattern)
     if not paths:
         raise ValueError(f"The tests '{name}' were not found in {files.folder}")
-    if sheet:
-        lose(f"the sheet '{sheet}' of {bare}: the first sheet is read")
+    if sheet and sheet.strip() != "1":
+        raise ValueError(f"The tests are on the sheet '{sheet}' of {bare}, and only the first is read. Make it a file")
     for path in paths:
         yield from _in_file(path, files)
 

@@ -65,10 +65,10 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
         """Return the host, and the code."""
         yield from super().uses(settings)
-        codes = (settings.get("javascript", "output"), settings.get("prompt_javascript"))
-        yield from (("script", str(code)) for code in codes if code)
         if function := settings.get("response_function"):
             yield "command", f"node {function}"
+        codes = (None if function else settings.get("javascript", "output"), settings.get("prompt_javascript"))
+        yield from (("script", str(code)) for code in codes if code)
 
     def complaints(self) -> list[str]:
         """Check the address."""

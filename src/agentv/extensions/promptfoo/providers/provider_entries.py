@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Container
+from collections.abc import Mapping
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.providers.http_provider import http_entry
+from agentv.extensions.promptfoo.text_assertions import script_text_of
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.support.javascript.values import stringify
 
@@ -143,9 +144,13 @@ _PASSED_ON = (
 )
 _SILENT = (
     *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
-    *("omitDefaults",),
+    *("omitDefaults", "functionToolCallbacks"),
 )
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
+
+
+UNUSABLE = "agentv:problem"
+"""The key of a provider with the reason why its settings cannot be read."""
 
 
 class UnmappedProvider(ValueError):
@@ -175,24 +180,45 @@ def provider_name(provider: Any) -> str:
         return ""
 
 
+def with_config(providers: Any, config: dict[str, Any]) -> Any:
+    """Return providers whose own config has more keys. Those that are programs stay as they are."""
+    items = providers if isinstance(providers, list) else [providers]
+    return [_with_config(item, config) for item in items] if config else providers
+
+
+def _with_config(provider: Any, config: dict[str, Any]) -> Any:
+    name = provider_name(provider)
+    if ":" not in name or is_script(name) or name.startswith(("file:", "python:", "exec:", "http")):
+        return provider
+    id, options = provider_parts(provider)
+    return {**options, "id": id, "config": {**(options.get("config") or {}), **config}}
+
+
 def is_script(id: str) -> bool:
     """Whether a provider is a file of JavaScript."""
     return bool(_JAVASCRIPT.search(id))
 
 
-def target_entry(provider: Any, folder: str, lose: Lose, variables: Container[str] = ()) -> dict[str, Any]:
+def target_entry(provider: Any, folder: str, lose: Lose, variables: Mapping[str, Any] = {}) -> dict[str, Any]:
     """Return the target for a provider, without a name. Raises UnmappedProvider.
 
-    `variables` are those of the environment that are set.
+    `variables` are those of the environment that are set; with a value if the configuration sets it.
     """
     id, options = provider_parts(provider)
+    if UNUSABLE in options:
+        raise UnmappedProvider(options[UNUSABLE])
     config = options.get("config") if isinstance(options.get("config"), dict) else {}
     assert isinstance(config, dict)
     entry = _exec_entry(id, provider, folder) if id.startswith("exec:") else _entry(id, config, folder, lose)
-    if "model" in entry and "base_url" not in entry:
-        entry |= _redirected(entry, id, variables)
+    env = object_at(options, "env")
+    if "model" in entry:
+        entry |= _redirected(entry, id, {**variables, **env})
+    for name in env.keys() - {*_ADDRESSES.get(id.partition(":")[0], {}), f"{id.partition(':')[0].upper()}_API_KEY"}:
+        if entry["provider"] != "cli":
+            lose(f"'{name}' in the env of the provider '{id}'")
     try:
-        transform = transforms_of(_first_step(entry, config), options.get("transform") or options.get("postprocess"))
+        own = options.get("transform") or options.get("postprocess")
+        transform = transforms_of(_first_step(entry, config), _callbacks_step(id, config, lose), own)
     except ValueError as error:
         raise UnmappedProvider(str(error)) from None
     if not is_blank(options.get("delay")):
@@ -200,14 +226,20 @@ def target_entry(provider: Any, folder: str, lose: Lose, variables: Container[st
     return {**entry, "transform": transform} if transform else entry
 
 
-def _redirected(entry: dict[str, Any], id: str, variables: Container[str]) -> dict[str, Any]:
-    """Return the address that the environment sets for a service, with its key, as promptfoo sends both."""
+def _redirected(entry: dict[str, Any], id: str, env: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the address and the key that the environment sets for a service, as promptfoo sends both."""
     kind = id.partition(":")[0]
-    addresses = _ADDRESSES.get(kind, {})
-    address = next((addresses[name] for name in addresses if name in variables), None)
-    key = f"{kind.upper()}_API_KEY"
-    own = {"api_key": f"${{{{ {key} }}}}"} if "api_key" not in entry and key in variables else {}
-    return {} if address is None else {"base_url": address, **own}
+    key, addresses = f"{kind.upper()}_API_KEY", _ADDRESSES.get(kind, {})
+    own: dict[str, Any] = {}
+    if (name := next((name for name in addresses if name in env), None)) and "base_url" not in entry:
+        own["base_url"] = addresses[name].replace(_mark(name), text_of(env[name]) or _mark(name))
+    if key in env and "api_key" not in entry and (env[key] or "base_url" in {**entry, **own}):
+        own["api_key"] = text_of(env[key]) or _mark(key)
+    return own
+
+
+def _mark(name: str) -> str:
+    return f"${{{{ {name} }}}}"
 
 
 def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any] | None:
@@ -218,6 +250,22 @@ def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]
     if "model" in entry and isinstance(format_, dict) and format_.get("type") == "json_schema":
         return {"javascript": _PARSED_JSON, "allow_empty": True}
     return None
+
+
+def _callbacks_step(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any] | None:
+    """Return the step that calls the functions of the configuration; those of files, and several rounds, are lost."""
+    callbacks = object_at(config, "functionToolCallbacks")
+    codes = [code for code in callbacks.values() if isinstance(code, str) and not code.startswith("file://")]
+    if not callbacks or len(codes) < len(callbacks) or "maxToolCallRounds" in config or not id.startswith("openai:"):
+        if callbacks:
+            lose(
+                "'functionToolCallbacks' in the config of a provider, which are not inline code, or for several rounds"
+            )
+        return None
+    members = ", ".join(f"{stringify(name)}: ({code})" for name, code in callbacks.items())
+    is_responses = str(id.startswith("openai:responses")).lower()
+    code = f"const callbacks = {{{members}}}, isResponses = {is_responses};\n{script_text_of('callbacks')}"
+    return {"javascript": code, "allow_empty": True}
 
 
 def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str, Any]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.providers.provider_entries import (
     UnmappedProvider,
     is_script,
+    provider_name,
     provider_parts,
     target_entry,
 )
@@ -32,7 +35,7 @@ _CONTENTS = (".json", ".yaml", ".yml", ".txt", ".md")
 class SuiteTargets:
     """The targets of a configuration by name. `names` are those that are evaluated; graders are added on use."""
 
-    def __init__(self, providers: Any, files: SuiteFiles, lose: Lose, variables: Container[str] = ()) -> None:
+    def __init__(self, providers: Any, files: SuiteFiles, lose: Lose, variables: Mapping[str, Any] = {}) -> None:
         self._files = files
         self._lose = lose
         self._variables = variables
@@ -165,9 +168,19 @@ class SuiteTargets:
         return None if grader is None else self.add(grader)
 
     def embedder(self, provider: Any, default: Any) -> str | None:
-        """Return the target that compares texts: the grader's, or the default of promptfoo."""
-        grader = _grader(provider, "embedding") or _grader(default, "embedding") or _EMBEDDINGS
-        return self.add(grader)
+        """Return the target that compares texts: the grader's, or the default of promptfoo.
+
+        A text model as the grader of a test leaves the comparison to the default, as in older versions; it is an error
+        in newer ones. Raises ValueError for any other provider that is not a model for embeddings.
+        """
+        given = default if is_blank(provider) else provider
+        name = provider_name(_grader(given, "embedding"))
+        is_file = FUNCTION_FILE.search(name) is not None
+        if is_blank(given) or (is_blank(provider) and "embed" not in name and not is_file):
+            return self.add(_EMBEDDINGS)
+        if is_file or "embed" not in name:
+            raise ValueError(f"'similar' needs a model for embeddings, and its provider is {text_of(given)[:80]}")
+        return self.add(_grader(given, "embedding"))
 
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
         """Add the targets that a test names: its own provider, and the graders of its assertions."""
@@ -181,7 +194,8 @@ class SuiteTargets:
             if type_ in JUDGED:
                 self.judge(assertion.get("provider"), default)
             elif type_ in EMBEDDED:
-                self.embedder(assertion.get("provider"), default)
+                with suppress(ValueError):  # reported when the test is read
+                    self.embedder(assertion.get("provider"), default)
 
 
 def _is_plain_chat(prompt: PromptTemplate) -> bool:
@@ -216,6 +230,4 @@ def _grader(value: Any, use: str) -> Any:
         return None
     if isinstance(value, dict) and "id" not in value and ({"text", "embedding", "classification"} & value.keys()):
         return value.get(use)
-    if use == "embedding" and "embedding" not in text_of(value):
-        return None
     return value
