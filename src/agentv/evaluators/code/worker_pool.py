@@ -61,9 +61,9 @@ class WorkerPool:
     `serve` connects the model proxy with an isolated process, and returns a function that disconnects it.
     """
 
-    def __init__(self, environment: Mapping[str, str], size: int | None = None, serve: Serve | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str], serve: Serve | None = None) -> None:
         self.environment = environment
-        self.size = size or usable_cores()
+        self.size = usable_cores()
         self.serve = serve
         self._slots = asyncio.Semaphore(self.size)
         self._servers: dict[Setup, ForkServerProcess] = {}

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
@@ -88,9 +88,8 @@ def evals(args: EvalsArguments) -> None:
     writer = _CaseWriter(args.out, args.rows, open_rows, ids)
 
     async def generate() -> GenerationResult:
-        if templates.are_complete:
-            return await generate_cases(None, [*open_rows.items()], templates, writer.add, output.message)
-        async with aclosing(_model(os.path.dirname(args.out) or ".", args)) as model:
+        folder = os.path.dirname(args.out) or "."
+        async with nullcontext() if templates.are_complete else aclosing(_model(folder, args)) as model:
             return await generate_cases(model, [*open_rows.items()], templates, writer.add, output.message)
 
     try:

@@ -25,6 +25,7 @@ from agentv.trust.env_file import load_environment
 
 _PAGE = 100
 _TIMEOUT_S = 120.0
+_MOST_RETRIES = 6
 _STATUS_CODES = (408, 429, 500, 502, 503, 504)
 _KEPT = ("id", "name", "testing_criteria", "data_source_config", "metadata")
 _UNSAFE = re.compile(r"[^\w.-]+")
@@ -62,10 +63,10 @@ class DownloadedEval(msgspec.Struct):
 class HostedEvals:
     """The API of the hosted service. Failed requests are retried."""
 
-    def __init__(self, base_url: str, key: str, *, max_retries: int = 6) -> None:
+    def __init__(self, base_url: str, key: str) -> None:
         self._base = base_url.rstrip("/")
         self._client = HttpClient(self._base, {"Authorization": f"Bearer {key}"}, (key,))
-        self._retries = RetryPolicy(max_retries, status_codes=_STATUS_CODES)
+        self._retries = RetryPolicy(_MOST_RETRIES, status_codes=_STATUS_CODES)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -99,7 +100,7 @@ class HostedEvals:
             try:
                 return (await self._client.send("GET", f"{self._base}/{path}", None, _TIMEOUT_S)).body
             except TargetFailure as failure:
-                if retries == self._retries.max_retries or not self._retries.is_retryable(failure):
+                if retries == _MOST_RETRIES or not self._retries.is_retryable(failure):
                     raise _explained(failure, path) from None
                 await asyncio.sleep(self._retries.delay_s(failure, retries))
                 retries += 1
