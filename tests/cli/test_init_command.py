@@ -81,7 +81,7 @@ KINDS = ("demo", "function", "command", "http", "model", "local", "agent")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_project_for_each_kind_is_valid_and_runs(folder, command, kind):
     created = command("init", ".", "--for", kind, "--ci")
-    assert created.code == 0 and "Next:" in created.stdout
+    assert created.code == 0 and "Next:" in created.stdout and "replace OWNER/agentv@" in created.stdout
     assert command("validate", ".", "--strict").code == 0
     ran = command("eval", "evals", "--json")
     assert ran.code == 0, ran.stderr

@@ -114,7 +114,7 @@ def test_one_failure_leaves_a_partial_score_and_is_named():
     found = graded(1.0, FAILED, (0.5, {"weight": 3}), (FAILED, {"weight": 0.5}))
     assert (found.status, found.score, found.verdict) == ("error", None, None)
     assert found.partial_score == (1.0 + 3 * 0.5) / 4
-    assert found.error.message == "e1, e3: broke"
+    assert found.error.message == "e1: broke. Also not scored: e3"
 
 
 def test_a_failure_without_weight_matters_only_if_required():

@@ -221,6 +221,18 @@ def test_long_lists_of_a_case_show_their_start_and_the_rest_on_request(folder, r
             assert page.locator(f".detail {entries}").count() == 500, entries
 
 
+def test_an_answer_that_was_cut_off_says_at_which_limit(folder, record, chromium):
+    reasons = {"stop": "", "length": "at the token limit", "max_turns": "at the turn limit"}
+    records = [record(name, execution_metrics={"stop_reason": name}, score=1.0) for name in reasons]
+    folder.write("cut.jsonl", records)
+    with chromium(page_of("cut.jsonl")) as page:
+        for row, (name, text) in enumerate(reasons.items()):
+            page.evaluate(f"location.hash = 'open={row}'")
+            page.locator(".detail").get_by_role("heading", name=name, exact=True).wait_for()
+            figures = page.locator(".detail .figures").inner_text()
+            assert text in figures and ("cut off" in figures) is bool(text)
+
+
 def test_huge_diffs_and_ids_do_not_break_the_case(folder, record, chromium):
     start = "diff --git a/x b/x\n--- a/x\n+++ b/x\n"
     long_hunk = start + "@@ -1 +1,150000 @@\n" + "+y\n" * 150_000

@@ -166,8 +166,8 @@ def remaining_fields(result: Result) -> dict[str, Any]:
         data.pop(key, None)
     if milliseconds(result.timestamp) is None:
         data["timestamp"] = result.timestamp
-    if durations := data.pop("execution_metrics", {}).get("tool_durations"):
-        data["tool_durations"] = durations
+    metrics = data.pop("execution_metrics", {})
+    data |= {name: metrics[name] for name in ("tool_durations", "stop_reason") if metrics.get(name)}
     evaluations = result.evaluator_results
     together = {
         "hits": tuple(hit for entry in evaluations for hit in entry.hits),

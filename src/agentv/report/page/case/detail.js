@@ -154,6 +154,8 @@ function sections(row, result, testCase, { head, others }) {
   ].filter(Boolean);
 }
 
+const LIMITS = new Map([["length", "at the token limit"], ["max_tokens", "at the token limit"], ["max_turns", "at the turn limit"]]);
+
 function figures(row, result) {
   const metrics = result.execution_metrics ?? {};
   const usage = metrics.token_usage;
@@ -166,6 +168,7 @@ function figures(row, result) {
     ["time", row.duration === null ? null : duration(row.duration)],
     ["cost", row.cost === null ? null : usd(row.cost)],
     ["tokens", usage ? `${count(usage.input)} in, ${count(usage.output)} out${usage.cached ? `, ${count(usage.cached)} cached` : ""}` : null],
+    ["cut off", LIMITS.get(metrics.stop_reason) ?? null],
     ["attempts", result.attempts > 1 ? String(result.attempts) : null],
     ["cached", result.cached ? "yes" : null],
     ["carried from", result.carried_from ?? null],

@@ -78,19 +78,22 @@ export class Rows {
     const found = [];
     for (let other = 0; other < this.total; other++)
       if (dataset[other] === dataset[row] && other !== row && id[other] === id[row]) found.push(other);
-    return found;
+    const order = ["target", "prompt", "trial"];
+    const by = (one, two) => order.reduce((result, name) => result || this.columns[name][one] - this.columns[name][two], 0);
+    return found.sort(by);
   }
 
   // Restores a record from the columns and the fields that are stored separately.
   record(row, rest) {
     const { columns } = this;
     const { id, target, dataset, prompt, tags, verdict, score, duration, cost } = this.at(row);
-    const { tool_durations, ...kept } = rest;
+    const { tool_durations, stop_reason, ...kept } = rest;
     const found = rest.evaluator_results ?? [];
     const scored = verdict !== "error" && verdict !== "unscored";
     const [input, output, cached, ended] = ["input", "output", "cached", "ended"].map((name) => known(columns[name][row]));
     const tokens = input === null ? undefined : { input, output, cached: cached ?? undefined };
-    const metrics = { token_usage: tokens, cost_usd: cost ?? undefined, duration_ms: duration ?? undefined, tool_durations };
+    const used = { token_usage: tokens, cost_usd: cost ?? undefined, duration_ms: duration ?? undefined };
+    const metrics = { ...used, tool_durations, stop_reason };
     return {
       ...(ended === null ? {} : { timestamp: new Date(ended).toISOString() }),
       run_id: this.head.run.id,
