@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from agentv.comparison.comparison import rank
 from agentv.stats.distributions import (
     beta_quantile,
     binomial_cdf,
@@ -37,6 +36,7 @@ from agentv.stats.power import (
     variance_between_runs,
     variance_of_difference,
 )
+from agentv.stats.ranking import rank
 from late import Late
 
 optimize, stats, models = Late("scipy.optimize"), Late("scipy.stats"), Late("statsmodels.api")

@@ -55,8 +55,7 @@ class BettingMean:
         self._total = 0.0
         self._scores = 0.0
         self._bets = None if claim is None else (self._bet(claim, 0), self._bet(claim, 1))
-        self.decided: Side | None = None
-        """The side of the claim that the mean is on, once known; a decision is never revised."""
+        self._decided: Side | None = None
 
     def _bet(self, claim: float, side: int) -> _Bet:
         return _Bet(claim, side, self._largest, self._population)
@@ -75,9 +74,9 @@ class BettingMean:
         self._counts.append(count)
         self._total += total
         self._scores += count
-        if self._bets is not None and self.decided is None:
+        if self._bets is not None and self._decided is None:
             above, below = (bet.add(total, count) for bet in self._bets)
-            self.decided = "above" if above >= self._limit else "below" if below >= self._limit else None
+            self._decided = "above" if above >= self._limit else "below" if below >= self._limit else None
 
     @property
     def groups(self) -> int:
@@ -100,6 +99,11 @@ class BettingMean:
         if self._bets is None:
             raise ValueError("There is no claim to test")
         return (self._bets[0].wealth + self._bets[1].wealth) / 2
+
+    @property
+    def decided(self) -> Side | None:
+        """The side of the claim that the mean is on, once known; a decision is never revised."""
+        return self._decided
 
     @property
     def interval(self) -> Interval:
@@ -145,14 +149,14 @@ class NarrowingMean(BettingMean):
         super().add(total, count)
         self._squares += total * total
         groups = len(self._sums)
-        if self.decided is not None or groups < self._next:
+        if self._decided is not None or groups < self._next:
             return
         self._next = groups * 1.05
         if self._is_possible(groups):
             mean = self._total / self._scores
             low, high = mean - self._half_width, mean + self._half_width
             if (low <= 0 or self._is_rejected(low, 0)) and (high >= 1 or self._is_rejected(high, 1)):
-                self.decided = "narrow"
+                self._decided = "narrow"
 
     def _is_possible(self, groups: int) -> bool:
         """Return whether an interval for this number of groups alone would be narrow enough."""
