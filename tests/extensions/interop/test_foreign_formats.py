@@ -239,6 +239,11 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
             '{"test_cases": [{"id": "v", "input": "Go", "expected_output": {"contains": ["a"], "calls": []}}]}',
             "id=id,input=input,contains_all=expected_output.contains",
         ),
+        (
+            "story.jsonl",
+            '{"story": "The cat sat", "question": "Who?", "answer": "The cat"}\n{"story": "Up", "question": "Why?"}',
+            "input=story+question,expected_output=answer",
+        ),
         ("mt.csv", "src,tgt\nGuten Tag,Good day\n", "input=src,expected_output=tgt"),
         ("sql.csv", "question,query\nHow many?,SELECT count(*) FROM t\n", "input=question,expected_output=query"),
         ("wmt.jsonl", '{"translation": {"de": "Danke", "en": "Thanks"}}', "input=FIELD'"),

@@ -53,6 +53,7 @@ ROWS = {
         "every-eval-ever": f"{_RESULTS}.every_eval_ever:EveryEvalEver",
         "letta": f"{_RESULTS}.letta_results:LettaResults",
         "tau2": f"{_RESULTS}.tau2_simulations:Tau2Simulations",
+        "terminal-bench": f"{_RESULTS}.terminal_bench_results:TerminalBenchResults",
     },
     "agentv.session_formats": {
         "claude-code": f"{_SESSIONS}.claude_code:CLAUDE_CODE",
