@@ -307,3 +307,11 @@ def test_an_unknown_type_of_another_tool_has_a_hint(folder, written, hint):
     error = folder.error("d.jsonl")
     assert f"Unknown evaluator type '{written}'" in str(error)
     assert hint in error.hint
+
+
+@pytest.mark.parametrize("execution", [None, {"inherit_evaluators": True}, {"skip_defaults": True}])
+def test_assertions_in_json_lines_that_replace_those_of_the_sidecar_are_named(folder, execution):
+    row = {"id": "a", "input": "x", "criteria": "c", "assertions": [{"type": "contains", "value": "x"}]}
+    shared = {"evaluators": [{"type": "is_json"}]}
+    loaded = folder.rows({**row, **({"execution": execution} if execution else {})}, sidecar=shared)
+    assert any("adds it to them" in message for message in loaded.messages) is (execution is None)

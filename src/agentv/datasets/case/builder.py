@@ -15,6 +15,7 @@ from agentv.datasets.case.header import (
     case_evaluators,
     read_evaluators,
     read_rubrics,
+    warn_of_replaced,
 )
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys
 from agentv.datasets.case.shorthand import (
@@ -146,6 +147,7 @@ class CaseBuilder(msgspec.Struct):
             expected = self._expected_output(row, problems)
             rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
             own = read_evaluators(row, self.reader.finder, (), problems, lists_tests=self.outcome_optional)
+            warn_of_replaced(row if self.is_jsonl else {}, header, problems)
             if own is None and header.evaluators is DEFAULT_CHOICE and not (outcome or expected or rubric):
                 own = EvaluatorChoice(()) if _checks_turns(row) else None  # a judge would have no criteria
             metadata = _typed(row, "metadata", dict[str, Any], problems)

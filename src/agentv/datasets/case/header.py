@@ -271,6 +271,17 @@ def case_evaluators(
     return with_preprocessors(specs, header.preprocessors)
 
 
+def warn_of_replaced(row: dict[str, Any], header: Header, problems: Problems) -> None:
+    """Warn of `assertions` in JSON Lines that replace those of the sidecar: AgentV (TypeScript) 4.x adds them."""
+    key = next((key for key in ("assertions", "assert") if key in row), None)
+    if key is None or header.inherit_evaluators or header.evaluators.kind_only:
+        return
+    execution = row.get("execution")
+    if not isinstance(execution, dict) or execution.keys().isdisjoint(("inherit_evaluators", "skip_defaults")):
+        message = f"'{key}' replaces the evaluators of the dataset; AgentV (TypeScript) 4.x adds it to them"
+        problems.warning((key,), message, "Set `execution: {inherit_evaluators: true}` in the sidecar", topic=message)
+
+
 def read_rubrics(items: Any, path: KeyPath, problems: Problems) -> EvaluatorSpec | None:
     """Return the `rubrics` of a case as one evaluator."""
     if not isinstance(items, list):
