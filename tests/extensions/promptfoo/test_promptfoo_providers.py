@@ -81,6 +81,7 @@ def test_every_other_id_of_promptfoo_is_refused(provider):
         ("openai:completion:davinci-002", "the completion API of 'openai:completion:davinci-002'"),
         ("openai:gpt-3.5-turbo-instruct", "the completion API"),
         ("llama:m", "the completion API"),
+        ({"id": "python:p.py", "config": {"pythonExecutable": "venv/bin/python"}}, "runs in the Python of agentv"),
         ("anthropic:claude-sonnet-4-5", "often a temperature of 0 and 1,024 tokens"),
         (
             {"id": "bedrock:converse:m", "config": {"tools": [{"toolSpec": {}}]}},

@@ -164,3 +164,20 @@ def test_models_receive_messages_and_programs_next_to_them_a_named_loss(folder):
     assert [message.role for message in loaded[0].prompts[0].input] == ["system", "user"]
     notes = [str(each) for each in loaded.warnings]
     assert any("the JSON of chat prompts for the provider 'python:dump.py'" in note for note in notes)
+
+
+YAML_PROMPTS = {
+    "- 'One {{x}}'\n- Two\n": '[\n  "One X",\n  "Two"\n]',
+    "greeting: Hello {{x}}\nn: 3\n": '{\n  "greeting": "Hello X",\n  "n": 3\n}',
+    "Hello {{x}}\n": '"Hello X"',
+    "- role: user\n  content: {{x}}\n": "- role: user\n  content: X\n",
+    "{% for i in [1, 2] %}\n- role: user\n{% endfor %}\n": "\n- role: user\n\n- role: user\n\n",
+}
+
+
+@pytest.mark.parametrize(("text", "prompt"), YAML_PROMPTS.items(), ids=range(len(YAML_PROMPTS)))
+def test_a_prompt_in_yaml_is_the_json_of_its_data_or_its_text(folder, text, prompt):
+    folder.write("p.yaml", text)
+    config = "prompts: [file://p.yaml]\nproviders: [echo]\ntests: [{vars: {x: X}}]\n"
+    (case,) = folder.load(folder.write("promptfooconfig.yaml", config))
+    assert case.input[0].content == prompt

@@ -15,6 +15,7 @@ import msgspec
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.foreign.values import is_blank, messages_of, text_of
+from agentv.errors import DatasetError
 from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.functions.prompt_function import PromptFunction
 from agentv.extensions.promptfoo.nunjucks.prompt import prompt_names
@@ -221,8 +222,11 @@ def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
     elif suffix == ".csv":
         for record in files.records(path):
             yield text_of(next(iter(record.data.values()), ""))
-    elif suffix in (".yaml", ".yml") and not is_template(files.text(path).split("content:", 1)[0]):
-        yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)
+    elif suffix in (".yaml", ".yml"):
+        try:
+            yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)
+        except DatasetError:  # as in promptfoo: a template, such as `content: {{x}}`, is a text
+            yield files.text(path)
     else:
         yield files.text(path) if suffix in (".md", ".j2") else files.text(path).strip()
 

@@ -278,6 +278,8 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
         except ValueError as error:
             raise UnmappedProvider(str(error)) from None
     if kind == "python" or (kind == "file" and ".py" in id):
+        if not is_blank(config.get("pythonExecutable")):
+            lose("'pythonExecutable' in the config of a provider: its function runs in the Python of agentv")
         return _python_entry(rest.removeprefix("//"), config, folder)
     if is_script(id):
         return _javascript_entry(id, config, folder)
