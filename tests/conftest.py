@@ -196,7 +196,7 @@ def plain_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_signals() -> None:
-    """Signals end the programs that tests start, even if `nohup` or the `&` of a script lets this process ignore them."""
+    """Signals end the programs that tests start, even if `nohup` or the `&` of a script made pytest ignore them."""
     for name in ("SIGHUP", "SIGINT", "SIGQUIT"):
         number = getattr(signal, name, None)
         if number and signal.getsignal(number) is signal.SIG_IGN:
