@@ -33,7 +33,7 @@ def is_installed(package: str) -> bool:
 
 
 def missing_package(call: pytest.CallInfo[None], text: str) -> str | None:
-    """Return the reason to skip: the extra that a message or a value names, or the module that a test itself imports."""
+    """Return the reason to skip: the extra that a message or value names, or the module that a test itself imports."""
     for extra in re.findall(r"agentv\[([\w-]+)\]", text + (results_of(call) if missing_extras() else "")):
         if extra in missing_extras():
             return f"{missing_extras()[extra]} is not installed: pip install 'agentv[{extra}]'"
@@ -55,7 +55,7 @@ def results_of(call: pytest.CallInfo[None]) -> str:
 def text_of(value: object) -> str:
     try:
         return repr(value)
-    except Exception:  # noqa: BLE001 - of a value that a test made to fail
+    except Exception:  # the value of a test may refuse it
         return ""
 
 

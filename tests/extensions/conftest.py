@@ -9,9 +9,7 @@ from run_project import Project
 
 from agentv.registry import EXTENSIONS
 
-if (
-    str(Path(__file__).parent) in sys.path
-):  # added by pytest: without Ray, `import ray` would find the folder `ray` here
+if str(Path(__file__).parent) in sys.path:  # by pytest: without Ray, `import ray` would find the folder `ray` here
     sys.path.remove(str(Path(__file__).parent))
 
 FOLDERS = (path for path in Path(__file__).parent.iterdir() if path.is_dir())
