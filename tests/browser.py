@@ -27,16 +27,22 @@ INSTALL_AXE = (
 
 
 @pytest.fixture(scope="session")
-def shared_browser():
-    """A real Chromium, started once, and the event loop of its driver; skip the tests if it is not installed."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="Playwright is not installed: pip install 'agentv[dev]'"
-    )
+def browser_program():
+    """The path of Chromium; skip the tests if it or Playwright, which drives it, is not installed."""
+    pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install 'agentv[dev]'")
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip(f"Chromium is not installed: {INSTALL}")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+    return program
+
+
+@pytest.fixture(scope="session")
+def shared_browser(browser_program):
+    """A real Chromium, started once, and the event loop of its driver."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_program, args=FLAGS)
         loop = asyncio.get_running_loop()
         asyncio._set_running_loop(None)
         yield browser, loop

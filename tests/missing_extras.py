@@ -33,8 +33,8 @@ def is_installed(package: str) -> bool:
 
 
 def missing_package(call: pytest.CallInfo[None], text: str) -> str | None:
-    """Return the reason to skip: the extra that a message names, or the module that a test itself imports."""
-    for extra in re.findall(r"agentv\[([\w-]+)\]", text):
+    """Return the reason to skip: the extra that a message or value names, or the module that a test itself imports."""
+    for extra in re.findall(r"agentv\[([\w-]+)\]", text + (results_of(call) if missing_extras() else "")):
         if extra in missing_extras():
             return f"{missing_extras()[extra]} is not installed: pip install 'agentv[{extra}]'"
     error = call.excinfo.value if call.excinfo else None
@@ -43,6 +43,20 @@ def missing_package(call: pytest.CallInfo[None], text: str) -> str | None:
         if TESTS in Path(importer.path).parents:
             return installation_of(str(error.name))
     return None
+
+
+def results_of(call: pytest.CallInfo[None]) -> str:
+    """Return the local values of a failed test, such as how a command ended and the records of its run."""
+    entries = call.excinfo.traceback if call.excinfo else []
+    frames = [entry.frame for entry in entries if TESTS in Path(entry.path).parents]
+    return "\n".join(text_of(value) for frame in frames for value in frame.f_locals.values())
+
+
+def text_of(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # the value of a test may refuse it
+        return ""
 
 
 def installation_of(module: str) -> str:

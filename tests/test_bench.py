@@ -54,7 +54,9 @@ SLOW = {"apis": pytest.mark.slow}
 
 @pytest.mark.every(5)
 @pytest.mark.parametrize("script", [pytest.param(name, marks=SLOW.get(name, ())) for name in SCRIPTS])
-def test_every_line_has_a_name_of_its_own_our_figure_the_floor_and_the_ratio(script):
+def test_every_line_has_a_name_of_its_own_our_figure_the_floor_and_the_ratio(script, request):
+    if script == "view":
+        request.getfixturevalue("browser_program")
     done = bench(f"{script}.py", "--cases", "20", "--rounds", "1")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]

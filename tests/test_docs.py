@@ -151,11 +151,19 @@ def run_console(block, place, *, accept=False):
         if command is not None:
             status, printed = run(f"(exit {status}); {command}", on_terminal=block.file == "terminal")
             if not matches(normal(expected), normal(printed)):
+                skip_without_module(printed)
                 assert accept, f"{place}: `{command}` prints\n{printed}\nand not\n{expected}"
                 expected = updated(expected, printed, normal=normal)
         parts.append(f"$ {line}\n{expected}")
     assert status == 0, f"{place}: the last command ends with {status}"
     return "".join(parts)
+
+
+def skip_without_module(printed):
+    """Skip a page whose own program needs a package that is not installed."""
+    failure = rf'File "{re.escape(str(Path.cwd()))}.*\n.*\nModuleNotFoundError: .*\'(\S+)\'$'
+    if match := re.search(failure, printed, re.MULTILINE):
+        pytest.importorskip(match[1])
 
 
 def run(command, *, on_terminal):

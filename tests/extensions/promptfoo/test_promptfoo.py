@@ -353,8 +353,8 @@ def test_a_set_transforms_the_answer_once_and_its_members_again(command, folder)
     test = {"vars": {"text": '{"x": "ab"}'}, "options": {"transform": "JSON.parse(output).x"}}
     test["assert"] = [{"type": "assert-set", "assert": [member, {"type": "equals", "value": "ab"}]}]
     config = {"prompts": ["{{text}}"], "providers": ["echo"], "tests": [test]}
-    command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run")
-    assert [record["verdict"] for record in results()] == ["pass"]
+    ended = command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run")
+    assert ended.code == 0 and [record["verdict"] for record in results()] == ["pass"]
 
 
 @pytest.mark.parametrize("score", ["'score': 0.2", "'score': 0.2, 'pass_': True", "'pass': True, 'reason': 'r'"])
@@ -363,7 +363,8 @@ def test_code_that_returns_an_incomplete_object_does_not_pass(command, folder, t
     code = f"({{{score.replace('True', 'true' if type_ == 'javascript' else 'True')}}})"
     test = {"assert": [{"type": type_, "value": code}]}
     config = {"prompts": ["x"], "providers": ["echo"], "tests": [test]}
-    command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run")
+    ended = command("eval", folder.write("promptfooconfig.yaml", config), "--out", "run")
+    assert ended.code == 3
     assert "must return an object with 'pass', 'score' and 'reason'" in results()[0]["error"]["message"]
 
 
@@ -577,8 +578,8 @@ def test_inline_code_for_variables_is_named_and_runs_only_in_a_run(command, fold
     path = folder.write("promptfooconfig.yaml", text)
     assert "script    ({x: 1 + 1})" in command("validate", path).stderr
     assert '"content":"a"' in command("cases", path).stdout
-    command("eval", path, "--out", "run")
-    assert results()[0]["candidate_answer"] == "2"
+    ended = command("eval", path, "--out", "run")
+    assert ended.code == 0 and results()[0]["candidate_answer"] == "2"
 
 
 def test_a_prompt_that_depends_on_the_provider_is_made_for_each(command, folder):
