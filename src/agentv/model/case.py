@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data
+from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data, execution_to_json
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
 from agentv.model.origin import NOWHERE, Place
 from agentv.model.values import ComparedByContent, FrozenDict, digest, hash_bytes, to_json
@@ -328,18 +328,13 @@ def text_case_json(case: EvalCase, fingerprints: tuple[str, str] = ("", "")) -> 
     if case.details is not NO_DETAILS or type(case_input) is not str or (expected and type(expected) is not str):
         return None
     reference = ({"role": "assistant", "content": expected},) if type(expected) is str else ()
-    place, execution = case.place, case.execution
-    if _last_execution[0] is not execution:  # most cases of a dataset share one object
-        _last_execution[:] = (execution, msgspec.Raw(to_json(execution_to_data(execution))))
+    place = case.place
     text_case = _TextCase(
         case.id, place.origin.dataset, case.conversation_id, case.expected_outcome,
-        ({"role": "user", "content": case_input},), reference, _last_execution[1],
+        ({"role": "user", "content": case_input},), reference, execution_to_json(case.execution),
         case.metadata or None, case.tags, place.origin.path, place.line + case.offset, *fingerprints,
     )  # fmt: skip
     return to_json(text_case)
-
-
-_last_execution: list[Any] = [None, msgspec.Raw()]
 
 
 def _stored_to_data(messages: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:

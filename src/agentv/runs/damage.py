@@ -13,7 +13,6 @@ import msgspec
 from agentv.errors import AgentvError, RunWarning, file_errors, plural
 from agentv.model.manifest import RunManifest
 from agentv.model.result import SCHEMA_VERSION, Result
-from agentv.runs.case_line import check_case_line
 from agentv.runs.folder import NewerVersionError, RunFolder, content_digest, imported_run, is_unchanged, short_path
 from agentv.runs.folder_lock import is_locked
 from agentv.support.hash_table import HashTable, NumberTable
@@ -305,3 +304,49 @@ def _identity_of_case(line: bytes) -> _Identity:
     case = check_case_line(line)
     msgspec.json.decode(line)  # also the fields that are not checked
     return case.dataset_path, case.id
+
+
+class _Evaluator(msgspec.Struct):
+    name: str
+    type: str
+
+
+class _Part(msgspec.Struct):
+    type: str | None = None
+    value: Any = None
+    text: str | None = None
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part | str | int | float | list[Any] | None] | _Part | int | float | None = None
+
+
+class _Turn(msgspec.Struct):
+    input: list[_Message]
+    evaluators: list[_Evaluator] = []
+    expected_output: list[Any] = []
+
+
+class _Prompt(msgspec.Struct):
+    id: str
+    input: list[_Message]
+
+
+class CaseLine(msgspec.Struct):
+    """The structure of a line of `cases.jsonl`, as far as readers depend on it."""
+
+    id: str
+    dataset_path: str
+    evaluators: list[_Evaluator] = []
+    dataset: str = ""
+    input: list[_Message] = []
+    expected_output: list[dict[str, Any]] = []
+    turns: list[_Turn] = []
+    prompts: list[_Prompt] = []
+    variables: dict[str, Any] | None = None
+
+
+def check_case_line(line: bytes) -> CaseLine:
+    """Check the structure of a line of `cases.jsonl`. Raises msgspec.DecodeError or UnicodeDecodeError."""
+    return msgspec.json.decode(line, type=CaseLine)

@@ -85,7 +85,7 @@ class StoredCase(msgspec.Struct, frozen=True, gc=False):
     @property
     def fields(self) -> dict[str, Any]:
         """All fields of the line. Raises AgentvError for a damaged line."""
-        from agentv.runs.case_line import check_case_line  # late: a run does not read its cases
+        from agentv.runs.damage import check_case_line  # late: it reads runs too
 
         try:
             check_case_line(self.data)

@@ -184,7 +184,12 @@ def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
         attempts=answer.attempts,
         fingerprint=job.fingerprint or case.fingerprint,
     )
-    # The fields that few records have take as long to set as those above.
+    return _with_rare_fields(record, job, outcome, reasoning)
+
+
+def _with_rare_fields(record: Result, job: Job, outcome: JobOutcome, reasoning: str | None) -> Result:
+    """Return a record with the fields that few records have, which would take as long to set as the others."""
+    answer, grade, case = outcome.answer, outcome.grade, job.case
     if answer.trace or answer.conversation or answer.file_changes is not None or answer.cached:
         record = msgspec.structs.replace(
             record,
