@@ -161,6 +161,13 @@ def test_a_test_whose_own_provider_has_no_counterpart_is_refused(folder):
     assert "The provider of the test has no counterpart here: promptfoo:simulated-user" in error
 
 
+def test_a_test_with_its_own_provider_runs_once_and_this_is_named(folder, command):
+    data = {**BASE, "providers": ["echo", {"id": "echo", "label": "again"}]}
+    data["tests"] = [{"vars": {"x": "a"}, "provider": {"id": "echo", "label": "own"}, "assert": [CHECK]}]
+    ended = command("eval", folder.write("promptfooconfig.json", json.dumps(data)))
+    assert "1/1" in ended.stderr and "promptfoo runs once for each of 2 providers" in ended.stderr
+
+
 def test_tests_that_a_function_returns_are_valid_before_it_is_called(folder, command):
     folder.write("tests.py", "def generate_tests():\n    return [{'vars': {'x': 'a'}}, {'vars': {'x': 'b'}}]\n")
     path = folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": "file://tests.py"}))
