@@ -10,7 +10,6 @@ from agentv.extensions.interop.imports.foreign_files import read_lines, row_keys
 from agentv.extensions.interop.imports.foreign_values import (
     dict_of,
     error_info,
-    grade_value,
     list_of,
     number_or_none,
     text_of,
@@ -29,14 +28,12 @@ class LettaResults(ForeignResults):
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         keys = row_keys(head)
-        return {"type", "suite", "config"} <= keys.keys() or (
-            {"type", "result"} <= keys.keys() and b'"submission"' in head
-        )
+        has_result = "result" in keys and b'"submission"' in head
+        return "type" in keys and (has_result or {"suite", "config"} <= keys.keys())
 
     def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
         suite, graders = "letta", {}
-        for number, row in read_lines(path):
-            row = dict_of(row)
+        for number, row in ((number, dict_of(row)) for number, row in read_lines(path)):
             if row.get("type") == "header":
                 suite, graders = text_of(row.get("suite")) or suite, dict_of(dict_of(row.get("config")).get("graders"))
             elif row.get("type") == "result":
@@ -51,9 +48,9 @@ def _job(result: dict[str, Any], suite: str, graders: dict[str, Any], target: st
     usages = [dict_of(item) for item in list_of(result.get("agent_usage"))]
     tokens = [sum(number_or_none(item.get(key)) or 0 for item in usages) for key in _TOKENS] if usages else [None, None]
     error = dict_of(total.get("metadata")).get("error")
-    id, expected = text_of(sample.get("id")) or place, sample.get("ground_truth")
+    question, expected = "\n\n".join(questions), sample.get("ground_truth")
     return ForeignJob(
-        case=ForeignCase(id=id, dataset=suite, input="\n\n".join(questions), expected=expected),
+        case=ForeignCase(id=text_of(sample.get("id")) or place, dataset=suite, input=question, expected=expected),
         target=target,
         answer=text_of(result.get("submission")) or None,
         grades=() if error else tuple(_grades(dict_of(result.get("grades")) or {"score": total}, graders)),
@@ -67,12 +64,12 @@ def _job(result: dict[str, Any], suite: str, graders: dict[str, Any], target: st
 def _grades(grades: dict[str, Any], graders: dict[str, Any]) -> Iterator[ForeignGrade]:
     for name, grade in grades.items():
         settings = dict_of(graders.get(name))
-        is_judge = settings.get("kind") == "rubric"
+        model = settings.get("model") if settings.get("kind") == "rubric" else None
         yield ForeignGrade(
             name=name,
             type=f"letta:{text_of(settings.get('kind')) or 'grader'}",
-            value=grade_value(dict_of(grade).get("score")),
+            value=number_or_none(dict_of(grade).get("score")),
             reasoning=text_of(dict_of(grade).get("rationale")) or None,
             settings={"tool": "letta-evals", **{key: settings.get(key) for key in ("function", "prompt")}},
-            judge=text_of(settings.get("model")) or None if is_judge else None,
+            judge=text_of(model) or None,
         )

@@ -11,7 +11,6 @@ from agentv.extensions.interop.imports.foreign_values import (
     chat_messages,
     dict_of,
     error_info,
-    grade_value,
     list_of,
     number_or_none,
     text_of,
@@ -49,18 +48,14 @@ def _job(simulation: dict[str, Any], task: dict[str, Any], domain: str, target: 
     reward, trial = dict_of(simulation.get("reward_info")), number_or_none(simulation.get("trial"))
     items = [dict_of(item) for item in list_of(simulation.get("messages"))]
     # Calls of the simulated user are not those of the agent.
-    messages = chat_messages(
-        [item if item.get("role") == "assistant" else {**item, "tool_calls": None} for item in items]
-    )
+    own = [item if item.get("role") == "assistant" else {**item, "tool_calls": None} for item in items]
+    messages = chat_messages(own)
     texts = [message.text for message in messages if message.role == "assistant" and message.text]
     seconds = number_or_none(simulation.get("duration"))
     parts = {"reward": reward.get("reward"), **dict_of(reward.get("reward_breakdown"))}
+    question = text_of(dict_of(task.get("user_scenario")).get("instructions"))
     return ForeignJob(
-        case=ForeignCase(
-            id=text_of(simulation.get("task_id")) or text_of(number),
-            dataset=domain,
-            input=text_of(dict_of(task.get("user_scenario")).get("instructions")),
-        ),
+        case=ForeignCase(id=text_of(simulation.get("task_id")) or text_of(number), dataset=domain, input=question),
         target=target,
         trial=None if trial is None else int(trial) + 1,
         answer=texts[-1] if texts else None,
@@ -70,13 +65,12 @@ def _job(simulation: dict[str, Any], task: dict[str, Any], domain: str, target: 
         error=None if reward else error_info(simulation.get("termination_reason") or "The simulation has no reward"),
         cost_usd=number_or_none(simulation.get("agent_cost")),
         duration_ms=None if seconds is None else seconds * 1000,
-        metadata={"termination_reason": text_of(simulation.get("termination_reason"))},
         place=f"simulation {number}",
     )
 
 
 def _grades(parts: dict[str, Any]) -> Iterator[ForeignGrade]:
     for name, value in parts.items():
-        weight = 1.0 if name == "reward" else 0.0
-        settings = {"tool": "tau2"}
-        yield ForeignGrade(name=name, type=f"tau2:{name}", value=grade_value(value), weight=weight, settings=settings)
+        weight, settings = float(name == "reward"), {"tool": "tau2"}
+        score = number_or_none(value)
+        yield ForeignGrade(name=name, type=f"tau2:{name}", value=score, weight=weight, settings=settings)
