@@ -208,9 +208,7 @@ def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[s
     for key in options.keys() - set(_OPTIONS):
         lose(f"'{key}' in the options of a test")
     if not is_blank(test.get("provider")) and (count := len(suite.targets.names)) > 1:
-        lose(
-            f"the repetitions of a test with its own 'provider', which promptfoo runs once for each of {count} providers"
-        )
+        lose(f"repetitions of a test with its own 'provider', which promptfoo runs once for each of {count} providers")
     variables = object_at(test, "vars")
     try:
         _check_test(suite, test, variables)
