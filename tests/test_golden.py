@@ -5,6 +5,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,11 @@ Scene = Callable[[Path], Iterator[tuple[str, ...]]]
 """Write the files of a scene to a folder, and yield the commands to run there."""
 
 
+@cache
 def foreign_examples() -> dict[str, list[dict]]:
     """The files of other tools in the test data, by format."""
-    groups = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted((DATA / "foreign").glob("*.yaml"))}
+    files = sorted((DATA / "foreign").glob("*.yaml"))
+    groups = {path.stem: yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) for path in files}
     groups |= groups.pop("second-group")
     return {name: [each for each in examples if "content" in each] for name, examples in groups.items()}
 

@@ -25,14 +25,17 @@ pytestmark = only_on_posix("programs are not isolated")
 KEY = "sk-planted-4711-0815"
 
 
-def has_network():
+@pytest.fixture(scope="module")
+def own_network():
     try:
-        return methods.best_confinement().has_namespaces
+        has_network = methods.best_confinement().has_namespaces
     except CannotConfine:
-        return False
+        has_network = False
+    if not has_network:
+        pytest.skip("no sandbox with its own network on this system")
 
 
-needs_network = pytest.mark.skipif(not has_network(), reason="no sandbox with its own network on this system")
+needs_network = pytest.mark.usefixtures("own_network")
 
 
 class Echo(BaseHTTPRequestHandler):

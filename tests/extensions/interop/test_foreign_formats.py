@@ -21,7 +21,7 @@ pyarrow, parquet = Late("pyarrow"), Late("pyarrow.parquet")
 DATA = Path(__file__).parents[2] / "data" / "foreign"
 SECOND = yaml.safe_load((DATA / "second-group.yaml").read_text("utf-8"))
 FIRST = {
-    path.stem: yaml.safe_load(path.read_text("utf-8"))
+    path.stem: yaml.load(path.read_text("utf-8"), yaml.CSafeLoader)
     for path in DATA.glob("*.yaml")
     if path.stem not in "second-group"
 }

@@ -14,7 +14,7 @@ from agentv.sessions.session_file import SessionFile, format_of, read_sessions, 
 from agentv.support.json_values import json_or
 
 DATA = Path(__file__).parents[2] / "data" / "sessions"
-FORMATS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(DATA.glob("*.yaml"))}
+FORMATS = {path.stem: yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) for path in sorted(DATA.glob("*.yaml"))}
 EXAMPLES = [
     pytest.param(name, example, id=f"{name}-{number}")
     for name, examples in FORMATS.items()

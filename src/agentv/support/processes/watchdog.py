@@ -28,14 +28,16 @@ _numbers = count(1)
 
 def family(pid: int | None, mark: str) -> Family:
     """Return the descendants of a process, and the processes whose mark starts with `mark`."""
-    processes = _processes()
+    processes = {} if pid is None else _processes()
     needle = b"\0" + f"{MARK}={mark}".encode()
-    matches = {
-        member
-        for member in processes
-        if member not in (pid, os.getpid()) and needle in b"\0" + _read(f"/proc/{member}/environ")
-    }
+
+    def is_marked(member: int) -> bool:
+        return member not in (pid, os.getpid()) and needle in b"\0" + _read(f"/proc/{member}/environ")
+
+    matches = set(filter(is_marked, processes or _ids()))
     descendants = set() if pid is None else _descendants(pid, processes)
+    if pid is None:  # most processes do not match; an id may be reused before the start time is read
+        processes = {member: process for member in matches if (process := _process(member)) and is_marked(member)}
     return {(member, processes[member][1]) for member in matches | descendants if member in processes}
 
 
@@ -60,13 +62,20 @@ def end_family(members: Family, mark: str) -> None:
 
 def _processes() -> dict[int, tuple[int, bytes]]:
     """Return the parent and the start time of every running process."""
-    processes = {}
+    return {pid: process for pid in _ids() if (process := _process(pid))}
+
+
+def _ids() -> list[int]:
     with suppress(OSError):
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
-            if len(fields) >= 20 and fields[0] not in (b"Z", b"X"):
-                processes[int(name)] = int(fields[1]), fields[19]
-    return processes
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return []
+
+
+def _process(pid: int) -> tuple[int, bytes] | None:
+    """Return the parent and the start time of a process, or None if it has ended."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    is_running = len(fields) >= 20 and fields[0] not in (b"Z", b"X")
+    return (int(fields[1]), fields[19]) if is_running else None
 
 
 def _read(path: str) -> bytes:
