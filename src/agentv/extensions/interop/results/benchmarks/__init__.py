@@ -1,0 +1,1 @@
+"""Results of benchmarks: whether an agent solved each of their tasks."""
