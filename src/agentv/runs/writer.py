@@ -28,8 +28,8 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
     """Appends lines of JSON to a file, and creates it if necessary. Only one writer may use a file at a time.
 
     `cut_bytes` is the length of an incomplete last line that was removed, `written_at` the time of the last write on
-    the monotonic clock. `next_step` is what to do after a write
-    error, for the message. `lock` locks the open file before anything is changed.
+    the monotonic clock. `next_step` is what to do after a write error, for the message. `lock` locks the open file
+    before anything is changed.
     """
 
     def __init__(
