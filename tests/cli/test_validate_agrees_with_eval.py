@@ -163,6 +163,14 @@ def test_files_used_by_a_run_are_checked_with_the_dataset(here, file, text):
     assert exit_code("eval", "d.yaml", "--dry-run") != 0
 
 
+def test_both_name_the_line_of_the_sidecar_that_is_wrong(here):
+    write(".agentv/targets.yaml", {"targets": [named("default")]})
+    write("d.jsonl", '{"id": "a", "expected_outcome": "x", "input": "q"}\n')
+    write("d.yaml", "description: d\nevaluators:\n  - {type: python, function: missing.py:f}\n")
+    assert "d.yaml\n     3:20  error" in CliRunner().invoke(cli, ["validate", "d.jsonl"]).stdout
+    assert "line 3 in d.yaml" in str(CliRunner().invoke(cli, ["eval", "d.jsonl"]).exception)
+
+
 def test_a_missing_targets_file_is_noted(here):
     write("d.yaml", "cases: [{id: a, expected_outcome: x, input: q, evaluators: [{type: llm_judge}]}]\n")
     found = CliRunner().invoke(cli, ["validate", "d.yaml"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from agentv.datasets.dataset import Dataset, Options, SilentSink
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import StrictSink
 from agentv.engine.cases.dependencies import Dependencies, has_dependencies, read_dependencies
@@ -295,7 +296,7 @@ def check(cases: Cases, source: JobSource, facts: ProjectFacts, *, whole: bool) 
             checked.repeat(last, repeats)
             repeats = 0
             for problem in preflight.problems(case, counts):
-                _raise_or_warn(problem, case, facts, cases.sink)
+                _raise_or_warn(problem, case, facts, cases)
             if preflight.refusals:
                 case = checked.refuse(case, preflight.refusals[0], cases.sink)
             checked.add(case, counts, preflight)
@@ -341,18 +342,31 @@ def _check_refusals(checked: CheckResult, datasets: dict[str, _DatasetTotals], c
             raise InvalidDatasetError(f"All cases of {path} are refused", reason, path=path)
 
 
-def _raise_or_warn(problem: Problem, case: EvalCase, facts: ProjectFacts, sink: StrictSink) -> None:
-    place: dict[str, Any] = {"path": case.path, "line": case.line, "field": problem.field}
+def _raise_or_warn(problem: Problem, case: EvalCase, facts: ProjectFacts, cases: Cases) -> None:
+    path, line = case.path, case.line
+    if (sidecar_line := _sidecar_line(problem, case, cases)) is not None:
+        path, line = sidecar_line
+    place: dict[str, Any] = {"path": path, "line": line, "field": problem.field}
     if problem.severity == "warning":
-        message = f"{case.path}, line {case.line}: {problem.message}"
-        sink.warning(DatasetWarning(message, hint=problem.hint, **place))
+        cases.sink.warning(DatasetWarning(f"{path}, line {line}: {problem.message}", hint=problem.hint, **place))
     elif not problem.path or (problem.path[0] == "evaluators" and facts.evaluators is not None):
         # The problem is in the command, the program or the targets file, not in this case.
         headline, _, detail = problem.message.partition("\n")
         raise UsageError(headline, detail, problem.hint)
     else:
-        headline = f"Invalid eval case at line {case.line} in {case.path}"
-        raise InvalidCaseError(headline, problem.message, problem.hint, **place)
+        what = "eval case" if sidecar_line is None else "dataset"
+        raise InvalidCaseError(f"Invalid {what} at line {line} in {path}", problem.message, problem.hint, **place)
+
+
+def _sidecar_line(problem: Problem, case: EvalCase, cases: Cases) -> tuple[str, int] | None:
+    """Return the file and the line of a problem in the sidecar of a dataset; None if it is elsewhere."""
+    from agentv.engine.checks.findings import Locator  # late: few runs have problems
+
+    source = next((source for source in cases.sources if case.path in source.files), None)
+    if source is None or source.sidecar is None:
+        return None
+    finding = Locator(Dataset(source, Options(), SilentSink())).finding(problem, case)
+    return None if finding.path == case.path or finding.line is None else (finding.path, finding.line)
 
 
 def _characters_for_judges(case: EvalCase) -> int:
