@@ -8,6 +8,7 @@ from agentv.evaluators.code.inline_python import PARAMETERS
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
 from agentv.model.evaluator import FileReference, FindFile
 from agentv.settings.transform import code_of, script_file
+from agentv.support.code_outline import read_module
 
 
 def function_reference(path: KeyPath, function: str) -> FileReference:
@@ -53,8 +54,6 @@ def function_problems(reference: str, path: str) -> Problems:
     file, _, name = reference.rpartition(":")
     first = name.split(".")[0]
     try:
-        from agentv.support.code_outline import read_module  # late: most evaluators have no code
-
         module = read_module(path)
     except SyntaxError as error:
         problems.error((), f"File '{file}' is not valid Python: {error.msg}, line {error.lineno}")
