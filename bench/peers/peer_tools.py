@@ -39,7 +39,7 @@ def copied(tool: str) -> Path:
 
 def temporary_folder(name: str) -> Path:
     """Return a new folder that is deleted at the end."""
-    folder = tempfile.mkdtemp(prefix=f"agentv-peer-{name}-")
+    folder = tempfile.mkdtemp(prefix=f"agentv-peer-{name.replace('/', '-')}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
