@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from agentv.datasets.dataset import Dataset, Options, SilentSink
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import StrictSink
 from agentv.engine.cases.dependencies import Dependencies, has_dependencies, read_dependencies
@@ -343,9 +342,10 @@ def _check_refusals(checked: CheckResult, datasets: dict[str, _DatasetTotals], c
 
 
 def _raise_or_warn(problem: Problem, case: EvalCase, facts: ProjectFacts, cases: Cases) -> None:
-    path, line = case.path, case.line
-    if (sidecar_line := _sidecar_line(problem, case, cases)) is not None:
-        path, line = sidecar_line
+    from agentv.engine.checks.findings import sidecar_line  # late: few runs have problems
+
+    in_sidecar = sidecar_line(problem, case, cases.sources)
+    path, line = in_sidecar or (case.path, case.line)
     place: dict[str, Any] = {"path": path, "line": line, "field": problem.field}
     if problem.severity == "warning":
         cases.sink.warning(DatasetWarning(f"{path}, line {line}: {problem.message}", hint=problem.hint, **place))
@@ -354,19 +354,8 @@ def _raise_or_warn(problem: Problem, case: EvalCase, facts: ProjectFacts, cases:
         headline, _, detail = problem.message.partition("\n")
         raise UsageError(headline, detail, problem.hint)
     else:
-        what = "eval case" if sidecar_line is None else "dataset"
+        what = "dataset" if in_sidecar else "eval case"
         raise InvalidCaseError(f"Invalid {what} at line {line} in {path}", problem.message, problem.hint, **place)
-
-
-def _sidecar_line(problem: Problem, case: EvalCase, cases: Cases) -> tuple[str, int] | None:
-    """Return the file and the line of a problem in the sidecar of a dataset; None if it is elsewhere."""
-    from agentv.engine.checks.findings import Locator  # late: few runs have problems
-
-    source = next((source for source in cases.sources if case.path in source.files), None)
-    if source is None or source.sidecar is None:
-        return None
-    finding = Locator(Dataset(source, Options(), SilentSink())).finding(problem, case)
-    return None if finding.path == case.path or finding.line is None else (finding.path, finding.line)
 
 
 def _characters_for_judges(case: EvalCase) -> int:

@@ -1,11 +1,12 @@
 """Findings of `agentv validate`: problems with their locations in files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from agentv.datasets.dataset import Dataset
+from agentv.datasets.dataset import Dataset, Options, SilentSink
+from agentv.datasets.formats.dataset_format import Source
 from agentv.errors import DatasetError, DatasetWarning
 from agentv.model.case import EvalCase
 from agentv.model.diagnostics import KeyPath, Problem, Problems, Severity
@@ -91,6 +92,15 @@ class Locator:
                 path, line, column = file, mark.line, mark.column
                 break
         return Finding(problem.severity, path, problem.message, line, column, problem.field, problem.hint)
+
+
+def sidecar_line(problem: Problem, case: EvalCase, sources: Iterable[Source]) -> tuple[str, int] | None:
+    """Return the file and the line of a problem in the sidecar of a dataset; None if it is elsewhere."""
+    source = next((source for source in sources if case.path in source.files), None)
+    if source is None or source.sidecar is None:
+        return None
+    finding = Locator(Dataset(source, Options(), SilentSink())).finding(problem, case)
+    return None if finding.path == case.path or finding.line is None else (finding.path, finding.line)
 
 
 def _place_in(document: Any, path: KeyPath, case: EvalCase) -> KeyPath | None:
