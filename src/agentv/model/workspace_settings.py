@@ -81,8 +81,8 @@ class Workspace(ComparedByContent, frozen=True, gc=False, omit_defaults=True):
     def hooks_at(self, stage: str, target: str) -> list[Hook]:
         """Return the hooks to run at a stage for a target: its own are the innermost."""
         own = dict(self.target_hooks).get(target)
-        found = [getattr(hooks, stage) for hooks in (self.hooks, own) if hooks is not None]
-        commands = [hook for hook in found if hook is not None and hook.command is not None]
+        hooks_of_stage = [getattr(hooks, stage) for hooks in (self.hooks, own) if hooks is not None]
+        commands = [hook for hook in hooks_of_stage if hook is not None and hook.command is not None]
         return commands[::-1] if stage.startswith("after") else commands
 
     @property

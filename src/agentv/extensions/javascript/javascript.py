@@ -176,5 +176,5 @@ def _provider_response(judgement: Judgement, cost: float | None, latency: float 
     usage = judgement.response.usage
     tokens = usage and {"total": usage.input + usage.output, "prompt": usage.input, "completion": usage.output}
     figures = {"cost": cost, "latencyMs": latency, "tokenUsage": tokens, "finishReason": judgement.response.stop_reason}
-    known = {name: value for name, value in figures.items() if value is not None}
-    return {**(judgement.response.provider_data or {}), "output": judgement.response.value, **known}
+    reported_figures = {name: value for name, value in figures.items() if value is not None}
+    return {**(judgement.response.provider_data or {}), "output": judgement.response.value, **reported_figures}

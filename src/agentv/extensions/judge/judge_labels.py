@@ -158,8 +158,8 @@ def next_rows(signs: NDArray[Any], labels: Mapping[int, float], order: Sequence[
         labelled = (Labelled(bool(np.sign(labels[row]) != kind), True, 0.0) for row in rows if row in labels)
         strata.append(Stratum(title, len(rows), tuple(labelled)))
     counts = next_labels(strata, count, FEWEST_IN_A_STRATUM)
-    chosen = (
+    rows_by_kind = (
         sorted((row for row in rows if row not in labels), key=order.__getitem__)[:number]
         for rows, number in zip(kinds, counts, strict=True)
     )
-    return sorted(chain.from_iterable(chosen), key=order.__getitem__)
+    return sorted(chain.from_iterable(rows_by_kind), key=order.__getitem__)

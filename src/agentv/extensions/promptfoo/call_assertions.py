@@ -32,8 +32,8 @@ def call_entry(type_: str, targets: Iterable[Mapping[str, Any]]) -> dict[str, An
 
 
 def _tools(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    listed = entry.get("tools") or object_at(entry, "config").get("tools")  # those of a program, in its config
-    tools = [tool for tool in listed or () if isinstance(tool, dict) and tool.get("type") == "function"]
+    declared_tools = entry.get("tools") or object_at(entry, "config").get("tools")  # those of a program, in its config
+    tools = [tool for tool in declared_tools or () if isinstance(tool, dict) and tool.get("type") == "function"]
     return [tool["function"] for tool in tools if isinstance(tool.get("function"), dict)]
 
 

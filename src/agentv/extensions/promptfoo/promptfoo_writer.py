@@ -226,8 +226,8 @@ def _code(type_: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _judged(spec: EvaluatorSpec, settings: dict[str, Any], case: EvalCase, lose: Lose) -> Iterator[dict[str, Any]]:
     judge = {"provider": spec.target} if isinstance(spec.target, str) and ":" in spec.target else {}
-    given = settings.get("rubrics") or []
-    rubrics: list[Any] = [given] if isinstance(given, str) else given
+    setting = settings.get("rubrics") or []
+    rubrics: list[Any] = [setting] if isinstance(setting, str) else setting
     items: list[dict[str, Any]] = [item if isinstance(item, dict) else {"outcome": item} for item in rubrics]
     total = sum(item.get("weight", 1) for item in items)
     for item in items:

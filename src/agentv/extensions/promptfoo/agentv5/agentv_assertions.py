@@ -113,10 +113,10 @@ def _common(entry: dict[str, Any], assertion: dict[str, Any], transform: Any) ->
 
 def _set_entry(assertion: dict[str, Any], grading: Grading, transform: Any) -> dict[str, Any]:
     """Return a composite with the mean of its members. Its threshold matters only if the set is required."""
-    config, given = object_at(assertion, "config"), assertion.get("assert")
-    if config and isinstance(given, list):
-        given = [_with_config(member, config) for member in given]
-    members = evaluators_of(given, grading)
+    config, assertions = object_at(assertion, "config"), assertion.get("assert")
+    if config and isinstance(assertions, list):
+        assertions = [_with_config(member, config) for member in assertions]
+    members = evaluators_of(assertions, grading)
     if not members:
         raise ValueError("An assert-set has no assertions that can be kept")
     settings = {key: value for key, value in assertion.items() if key not in ("type", "assert", "threshold", "config")}

@@ -173,14 +173,14 @@ class SuiteTargets:
         A text model as the grader of a test leaves the comparison to the default, as in older versions; it is an error
         in newer ones. Raises ValueError for any other provider that is not a model for embeddings.
         """
-        given = default if is_blank(provider) else provider
-        name = provider_name(_grader(given, "embedding"))
+        grader = default if is_blank(provider) else provider
+        name = provider_name(_grader(grader, "embedding"))
         is_file = FUNCTION_FILE.search(name) is not None
-        if is_blank(given) or (is_blank(provider) and "embed" not in name and not is_file):
+        if is_blank(grader) or (is_blank(provider) and "embed" not in name and not is_file):
             return self.add(_EMBEDDINGS)
         if is_file or "embed" not in name:
-            raise ValueError(f"'similar' needs a model for embeddings, and its provider is {text_of(given)[:80]}")
-        return self.add(_grader(given, "embedding"))
+            raise ValueError(f"'similar' needs a model for embeddings, and its provider is {text_of(grader)[:80]}")
+        return self.add(_grader(grader, "embedding"))
 
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
         """Add the targets that a test names: its own provider, and the graders of its assertions."""

@@ -92,11 +92,11 @@ def _entries(items: Any, lose: Lose) -> list[dict[str, Any]]:
     for item in items if isinstance(items, list) else ():
         name, argument = (_name_of(item), next(iter(item.values()), None)) if isinstance(item, dict) else (item, None)
         own = argument.get("evaluation_name") if isinstance(argument, dict) else None
-        named = {"name": own} if isinstance(own, str) else {}
+        own_name = {"name": own} if isinstance(own, str) else {}
         if text_of(name) == "ToolCorrectness":
-            entries += [{**entry, **named} for entry in _tools(argument)]
+            entries += [{**entry, **own_name} for entry in _tools(argument)]
         elif (entry := _entry(text_of(name), argument, lose)) is not None:
-            entries.append({**entry, **named})
+            entries.append({**entry, **own_name})
     return entries
 
 
