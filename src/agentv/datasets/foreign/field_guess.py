@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, value_at
-from agentv.datasets.foreign.values import is_blank, parsed, text_of
+from agentv.datasets.foreign.values import is_blank, parsed, text_of, texts_of
 
 UNSURE = 0.5
 """A guess below this confidence is not proposed."""
@@ -19,11 +19,33 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("input", "question", "query", "prompt", "user_input", "instruction", "user_message", "usermessage"),
         *("message",),
         *("text", "user_prompt", "user_query", "body", "scenario", "payload", "ticket", "email", "request", "problem"),
-        *("problem_statement", "inputs", "utterance", "task", "input_text", "sentence", "article", "dialogue"),
+        *(
+            "problem_statement",
+            "task_description",
+            "email_body",
+            "inputs",
+            "utterance",
+            "task",
+            "input_text",
+            "sentence",
+            "article",
+            "dialogue",
+        ),
         *("conversation", "messages", "review", "goal", "user", "q", "src", "source_text", "source_sentence", "source"),
+        *("intent", "research_problem"),
     ),
     "expected_output": (
-        *("expected_output", "expected", "reference", "reference_answer", "ideal", "ground_truth", "expected_answer"),
+        *(
+            "expected_output",
+            "gold_sql",
+            "expected_sql",
+            "expected",
+            "reference",
+            "reference_answer",
+            "ideal",
+            "ground_truth",
+            "expected_answer",
+        ),
         *("gold", "gold_answer", "answer", "answers", "target", "output", "outputs", "solution", "label", "completion"),
         *("expected_response", "expected_result", "reference_output", "golden_answer", "correct_answer"),
         *("ground_truth_answer", "targets", "output_text", "gold_label", "class", "sentiment", "intent", "summary"),
@@ -33,6 +55,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
     ),
     "expected_outcome": (
         *("expected_outcome", "criteria", "outcome", "expected_behavior", "success_criteria", "rubric", "check"),
+        *("judge_criteria", "grading_criteria", "judge_rubric"),
     ),
     "contains_all": (
         *("must_contain", "expected_contains", "should_contain", "required_keywords", "keywords", "must_include"),
@@ -49,7 +72,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
     ),
     "rubrics": (
         *("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
-        *("criteria", "success_criteria", "acceptance_criteria"),
+        *("criteria", "success_criteria", "acceptance_criteria", "rubric"),
     ),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts", "passage", "paragraph"),
     "tags": ("tags", "tag", "labels", "category", "categories"),
@@ -65,19 +88,33 @@ _WORDS = {
 }
 """Words in the name of a field, for fields without a name from the list."""
 
-_SCORED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "generator"})
+_SCORED = frozenset(
+    {"score", "scores", "rating", "grade", "reward", "passed", "is_accepted", "is_correct", "generator"}
+)
 """Names of fields next to any answer that a model wrote."""
 
-_RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "model", "model_name"})
+_RECORDED = _SCORED - {"generator"} | {"model", "model_name"}
 """Names of fields next to a response that a model wrote."""
 
 _WEAK = frozenset(
     (
         *("user", "task", "goal", "payload", "request", "source", "src", "conversation", "scenario", "email", "ticket"),
-        *("code", "reference_code", "message"),
+        *("code", "reference_code", "message", "research_problem"),
     )
 )
 """Names that often have something else: only texts of several words are taken."""
+
+_CLASS_WORDS = 3
+"""Words in the names of intents, on average: longer ones are what a user wants, and so the input."""
+
+_SETUP = frozenset({"setup", "fixture", "fixtures", "state", "config", "environment", "settings", "session", "seed"})
+"""Names of objects that are not compared with an answer."""
+
+_EXPECTED = re.compile("expected|answer|reference|ideal|gold|truth|solution|target", re.IGNORECASE)
+"""Words in the name of an answer, also without a field that is the input."""
+
+_PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
+"""A part of a regular expression, which is not a text that an answer contains."""
 
 _TEXT_ONLY = frozenset({"translation", "summary", "highlights"})
 """Names of an answer that is a text: an object has several."""
@@ -124,7 +161,7 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
         f"{name}.{key}"
         for record in records
         for name, value in record.items()
-        if isinstance(value, dict) and name not in _OPTIONS
+        if isinstance(value, dict) and name not in _OPTIONS | _SETUP
         for key in value
     ]
     guesses: list[Guess] = []
@@ -162,6 +199,8 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
     guesses = [guess for guess in guesses if not any(path.startswith(f"{guess.path}.") for path in parts)]
     if not _OPTIONS.isdisjoint(re.sub(r"^(?:chat|conversation)_", "", name.lower()) for name in names):
         guesses = [guess for guess in guesses if guess.key != "input"]
+    if all(guess.key != "input" for guess in guesses):
+        guesses = [guess for guess in guesses if guess.key != "expected_output" or _EXPECTED.search(guess.path)]
     guesses = _with_joined(guesses, names, records, used_names)
     if guesses and any(name not in used_names for name in names):
         guesses.append(Guess(f"{METADATA}*", "*", 1.0, "all other fields"))
@@ -228,6 +267,7 @@ def _by_name(
     key: str, synonyms: tuple[str, ...], names: Iterable[str], records: Collection[dict[str, Any]], used_names: set[str]
 ) -> Guess | None:
     free = [name for name in names if name not in used_names]
+    lower_names = {str(name).lower() for record in records for name in (*record, *free)}
     own_names = {name: name.rpartition(".")[2].strip() for name in reversed(free)}
     plain = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", own).lower(): name for name, own in own_names.items()}
     plain |= {re.sub(r"[\s-]+", "_", own).lower(): name for name, own in own_names.items()}
@@ -236,12 +276,14 @@ def _by_name(
             continue
         name = plain[synonym]
         values = [value for record in records if not is_blank(value := value_at(record, name))]
-        is_recorded = synonym in ("output", "completion") and not _SCORED.isdisjoint(own.lower() for own in names)
-        is_recorded |= synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
+        is_recorded = synonym in ("output", "completion") and not _SCORED.isdisjoint(lower_names)
+        is_recorded |= synonym == "response" and not _RECORDED.isdisjoint(lower_names)
         is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
         if not values or is_recorded or not _suits(key, values):
             continue
         if synonym in _WEAK and 2 * sum(" " in text_of(value).strip() for value in values) < len(values):
+            continue
+        if synonym == "intent" and (key == "input") == (_mean_words(values) <= _CLASS_WORDS):
             continue
         if synonym in _TEXT_ONLY and not all(isinstance(value, str) for value in values):
             continue
@@ -255,6 +297,14 @@ def _by_name(
     return None
 
 
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(item, str) for item in value)
+
+
+def _mean_words(values: list[Any]) -> float:
+    return sum(len(text_of(value).split()) for value in values) / len(values)
+
+
 def _suits(key: str, values: list[Any]) -> bool:
     """Whether the values can be those of a key: ids are unique, tags short, and an outcome is a sentence."""
     texts = [text_of(value) for value in values]
@@ -262,9 +312,13 @@ def _suits(key: str, values: list[Any]) -> bool:
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
     if key in LISTS and any(isinstance(parsed(value), dict) for value in values):
         return False
+    if "contains" in key and any(
+        isinstance(value, list) and _PATTERN.search("\0".join(texts_of(value))) for value in values
+    ):
+        return False
     if key == "input":
         with suppress(ValueError):
-            return all(isinstance(input_of(value), str | list) for value in values)
+            return all(isinstance(input_of(value), str | list) and not _is_text_list(value) for value in values)
         return False  # objects, or a list of them that are not messages
     if key == "expected_outcome":  # a sentence; one word is the name of a check or of a class
         return any(" " in text for text in texts) and not any(isinstance(parsed(value), list) for value in values)
