@@ -15,6 +15,7 @@ from agentv.datasets.foreign.field_map import (
     listed,
     parse_map,
     plain_mapper,
+    value_at,
 )
 from agentv.datasets.foreign.foreign_format import (
     RECORD_LISTS,
@@ -102,6 +103,11 @@ class _MappedRecords(ForeignFormat):
 
     def mapper(self, document: Document) -> Mapper:
         fields = _field_map(document)
+        assert document.mapped is not None
+        for name in _other_lists(record_file(document.source.files[0]), fields):
+            document.mapped.differ(
+                f"the list '{name}' has records with an input too, and is not read: move it to its own file"
+            )
 
         def rows(record: Record, lose: Lose) -> list[dict[str, Any]]:
             row = _own_row(record.data) if fields is OUR_NAMES else fields.row(record.data)
@@ -136,6 +142,17 @@ def _field_map(document: Document) -> FieldMap:
     assert document.mapped is not None
     field_map: FieldMap = document.mapped.field_map
     return field_map
+
+
+def _other_lists(file: RecordFile, fields: FieldMap) -> list[str]:
+    """Return the lists of a document whose records have the mapped input, next to the list that is read."""
+    records = listed_objects(file)
+    return [
+        name
+        for name, items in document_of(file).items()
+        if isinstance(items, list) and items is not records and any(isinstance(item, dict) for item in items)
+        if all(isinstance(item, dict) and value_at(item, fields.paths["input"]) is not None for item in items)
+    ]
 
 
 def _own_row(data: dict[str, Any]) -> dict[str, Any]:
