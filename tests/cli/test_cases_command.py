@@ -195,6 +195,8 @@ def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):
         ("question,options,key\nq,a;b,a\n", "the input and the expected answer."),
         ("intent,site\nBuy me two red shirts,a\n", "the expected answer.\nChoose among: intent, site"),
         ("question,response,is_accepted\nq,a,1\n", "the expected answer."),
+        ("question,expectedSafety,expectedTool\nq,none,get\n", "the expected answer."),
+        ('question,expected_columns_any\nq,"[""a"", ""b""]"\n', "the expected answer."),
         ("stages,labels\nq,a\n", "the input and the expected answer."),
         ("a,b,answer\nx,y,z\n", "the input.\nChoose among: a, b, answer"),
         ("a,b\nx,y\n", "the input and the expected answer."),
@@ -226,6 +228,14 @@ def test_a_guess_for_a_file_that_cannot_be_read_says_why(folder, command):
             "input=input,expected_outcome=judge_criteria,",
         ),
         (
+            '{"id": 1, "ticket": {"subject": "s", "body": "b"}, "expected": "x"}',
+            "input=ticket.subject+ticket.body,expected_output=expected",
+        ),
+        (
+            '{"input": "q", "expectedSafety": "none", "requiredTerms": ["a"]}',
+            "--map 'input=input,contains_all=requiredTerms,",
+        ),
+        (
             '{"email_body": "q", "ground_truth": {"rubric": ["Is kind"]}}',
             "input=email_body,rubrics=ground_truth.rubric",
         ),
@@ -234,3 +244,9 @@ def test_a_guess_for_a_file_that_cannot_be_read_says_why(folder, command):
 def test_a_guess_finds_fields_of_nested_objects(folder, command, record, proposal):
     folder.write("c.json", f"[{record}]")
     assert proposal in command("cases", "c.json", "--guess").stdout
+
+
+def test_records_with_an_input_and_unknown_expectations_need_a_map(folder, command):
+    folder.write("c.json", '[{"id": 1, "input": "Refund me", "expected_category": "billing"}]')
+    outcome = command("cases", "c.json")
+    assert outcome.code == 2 and "--map 'id=id,input=input,expected_output=expected_category'" in outcome.stderr

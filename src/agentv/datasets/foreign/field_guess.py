@@ -61,17 +61,28 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("must_contain", "expected_contains", "should_contain", "required_keywords", "keywords", "must_include"),
         *("expected_phrases", "expected_keywords", "contains", "includes", "must_mention", "answer_contains"),
         *("output_contains", "response_contains", "expected_substrings", "required_facts", "must_include_facts"),
-        *("must_include_all", "must_contain_all", "contains_all"),
+        *("must_include_all", "must_contain_all", "contains_all", "required_terms", "required_phrases"),
     ),
     "contains_any": ("must_include_any", "must_contain_any", "must_mention_any", "expected_any", "contains_any"),
     "not_contains_any": (
         *("must_not_contain", "should_not_contain", "forbidden", "forbids", "must_avoid", "mustavoid", "excludes"),
         *("forbidden_phrases", "not_contains", "must_not_include", "must_not_mention", "must_not_say"),
         *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
-        *("expected_not_contains", "must_not_contain_any", "expected_absent"),
+        *("expected_not_contains", "must_not_contain_any", "expected_absent", "forbidden_terms"),
     ),
     "rubrics": (
-        *("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
+        *(
+            "rubrics",
+            "expected_facts",
+            "expected_answer_points",
+            "expected_points",
+            "key_facts",
+            "facts",
+            "key_points",
+            "expectations",
+            "checklist",
+            "pass_criteria",
+        ),
         *("criteria", "success_criteria", "acceptance_criteria", "rubric"),
     ),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts", "passage", "paragraph"),
@@ -119,7 +130,7 @@ _PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
 _TEXT_ONLY = frozenset({"translation", "summary", "highlights"})
 """Names of an answer that is a text: an object has several."""
 
-_JOINED = (("instruction", "input"),)
+_JOINED = (("instruction", "input"), ("subject", "body"), ("title", "body"))
 """Names of fields that are an input together."""
 
 _PASSAGES = ("context", "passage", "paragraph", "story", "document", "article")
@@ -174,8 +185,10 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
             guesses.append(candidate)
             used_names.add(candidate.path.split("[")[0])
     for key in _WORDS:
+        is_checked = key == "expected_output" and any(guess.key in CHECK_KEYS for guess in guesses)
         if (
-            all(guess.key != key for guess in guesses)
+            not is_checked
+            and all(guess.key != key for guess in guesses)
             and (name := _by_word(key, names, records, used_names)) is not None
         ):
             guesses.append(Guess(key, name, 0.6, f"a word in the name '{name}'"))
@@ -213,8 +226,11 @@ def _with_joined(
     """Return the guesses with an input of several fields: an instruction, or the passage that a question is about."""
     paths = {guess.key: guess.path for guess in guesses}
     plain = {name.lower(): name for name in names}
-    pair = next((pair for pair in _JOINED if paths.get("input", "").lower() in pair and {*pair} <= plain.keys()), None)
-    fields = [plain[name] for name in pair] if pair else []
+    head, dot, own = paths.get("input", "").rpartition(".")
+    objects = [value for record in records if isinstance(value := value_at(record, head), dict)] if dot else []
+    siblings = {str(name).lower(): f"{head}.{name}" for value in objects for name in value} if dot else plain
+    pair = next((pair for pair in _JOINED if own.lower() in pair and {*pair} <= siblings.keys()), None)
+    fields = [siblings[name] for name in pair] if pair else []
     passage = next((plain[name] for name in _PASSAGES if name in plain), None)
     if not fields and passage is not None and "input" in paths and paths["input"] != passage:
         fields = [passage, paths["input"]] if _is_about(records, passage, paths.get("expected_output")) else []
@@ -256,11 +272,14 @@ def missing_keys(guesses: Collection[Guess]) -> list[str]:
 def _by_word(key: str, names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]) -> str | None:
     """Return the only free field with a word of a key in its name."""
     words = {name: set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())) for name in names}
+    if sum("expected" in own for own in words.values()) > 1:
+        words = {name: own - {"expected"} for name, own in words.items()}  # parts of what is expected
     words = {name: own for name, own in words.items() if not any(map(_NO_ANSWERS.fullmatch, own))}
     matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key]]
     name = matches[0] if len(matches) == 1 and len(words[matches[0]]) <= _MOST_WORDS else None
     values = [value for record in records if name and not is_blank(value := record.get(name))]
-    return name if values and _suits(key, values) else None
+    is_answer = key == "input" or not any(isinstance(parsed(value), list | dict) for value in values)
+    return name if values and is_answer and _suits(key, values) else None
 
 
 def _by_name(

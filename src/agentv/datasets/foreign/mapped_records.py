@@ -1,5 +1,6 @@
 """Records of any shape, in any kind of file, with a field map: given by `--map`, in a sidecar, or by our own names."""
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -42,6 +43,9 @@ _TABLES = ("table", "sheet", "parquet")
 _SURE = 0.6
 _CHECKED = (*OUTCOME_KEYS, "expected_output", "expected_messages", "evaluators", "assertions", "assert", "rubrics")
 """Our keys for what is expected: records with one of them are read as our own."""
+
+_EXPECTED = re.compile("expect|must|required|forbid|gold|ideal|ground|answer|should", re.IGNORECASE)
+"""How the names of fields begin that say what is expected of an answer."""
 
 OUR_NAMES = FieldMap({"input": "input"})
 """Records whose fields already have our names."""
@@ -97,6 +101,7 @@ class _MappedRecords(ForeignFormat):
         has_checks = any(isinstance(row.get("expected_output"), dict) for row in rows) and any(
             guess.path.startswith("expected_output.") for guess in guess_map(rows)
         )
+        has_checks |= not any_has(rows, *_CHECKED) and any(map(_EXPECTED.match, names))
         if "input" in names and not has_checks and (objects(file) or _is_record_list(file)):
             return OUR_NAMES
         raise _unmapped(source.path, rows, list(names))

@@ -33,7 +33,28 @@ _TEXT_CHECKS = {
 _MODES = {"exact_match": "exact", "in_order_match": "in_order", "any_order_match": "superset"}
 _SKILLS = ("required_skills", "forbidden_skills")
 MOST_TASKS = 10_000
-_USED = ("id", "name", "description", "inputs", "prompt", "expected", "graders", "tags", "enabled")
+_SKILL = "\0skill"
+"""The name of the skill of a suite, next to the keys of a task."""
+
+_SHARED = "\0shared"
+"""The graders of a suite, which every task has too."""
+
+_ASKED = "should_trigger"
+_USED = (
+    "id",
+    "name",
+    "description",
+    "inputs",
+    "prompt",
+    "expected",
+    "graders",
+    "tags",
+    "enabled",
+    _ASKED,
+    _SKILL,
+    _SHARED,
+)
+_NO_CHECK = "None of its checks can be made here: run the task with waza"
 
 
 _MISSING = "\0missing"
@@ -69,17 +90,20 @@ class _Waza(ForeignFormat):
         """Yield the tasks: in the suite itself, or in the files that match its patterns, inside the project."""
         folder = os.path.dirname(file.path) or "."
         root = project_root(folder)
-        for task in document_of(file)["tasks"]:
+        document = document_of(file)
+        suite = {_SKILL: _skill_name(text_of(document.get("skill")), folder), _SHARED: document.get("graders")}
+        for task in document["tasks"]:
             pattern = task.get("file") if isinstance(task, dict) and "prompt" not in task else task
             if isinstance(task, dict) and not isinstance(pattern, str):
-                yield Record(1, task)
+                yield Record(1, {**task, **suite})
                 continue
             paths = sorted(glob.glob(os.path.join(folder, text_of(pattern)), recursive=True))[:MOST_TASKS]
             if not paths:
                 yield Record(1, {"id": pattern, _MISSING: pattern})
             for path in paths:
                 if os.path.isfile(path) and os.path.commonpath((root, os.path.realpath(path))) == root:
-                    yield Record(1, _with_prompt(document_of(record_file(path)), os.path.dirname(path), root))
+                    task = _with_prompt(document_of(record_file(path)), os.path.dirname(path), root)
+                    yield Record(1, {**task, **suite})
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
@@ -99,10 +123,13 @@ class _Waza(ForeignFormat):
             if key in _WORKSPACE and not is_blank(value):
                 lose(f"the {_WORKSPACE[key]} of a task: they are in the metadata")
         user = object_at(inputs, "responder")
+        asked = expected.get(_ASKED, data.get(_ASKED))
+        triggers = trigger_checks({data[_SKILL]: asked}) if isinstance(asked, bool) else []
         row: dict[str, Any] = {
             "id": first_of(data, "id", "name"),
             "input": text_of(question),
-            "assertions": [*_expected(expected, lose), *_entries(data.get("graders"), lose)],
+            "rubrics": texts_of(expected.get("assertions")),
+            "assertions": [*triggers, *_expected(expected, lose), *_entries(data.get("graders"), lose)],
             "description": data.get("description"),
             "tags": texts_of(data.get("tags")),
             "metadata": metadata_of(data, _USED, {"inputs": {k: v for k, v in inputs.items() if k not in _TURNS}}),
@@ -110,10 +137,18 @@ class _Waza(ForeignFormat):
         }
         if user:
             row["user"] = {"goal": text_of(user.get("instructions")), "max_turns": user.get("max_followups")}
+        if (expected or data.get("graders")) and not (row["assertions"] or row["rubrics"] or data.get(_SHARED)):
+            row["case_error"] = _NO_CHECK
         return [with_outcome(row)]
 
 
 WAZA = _Waza()
+
+
+def _skill_name(skill: str, folder: str) -> str:
+    """Return the name of a skill: as it is written, or of the folder of its SKILL.md."""
+    path = os.path.abspath(os.path.join(folder, skill))
+    return os.path.basename(os.path.dirname(path)) if skill.endswith(".md") else skill
 
 
 def _with_prompt(task: dict[str, Any], folder: str, root: str) -> dict[str, Any]:
@@ -135,7 +170,7 @@ def _expected(expected: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
             entries.append({"type": "icontains_any", "value": texts_of(value), "negate": True})
         elif key == "behavior" and isinstance(value, dict):
             entries += _behavior(value, lose)
-        else:
+        elif key not in (_ASKED, "assertions"):
             lose(f"the expectation '{key}'")
     return entries
 
