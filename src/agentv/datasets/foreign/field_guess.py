@@ -310,7 +310,7 @@ def _by_name(
             if all(isinstance(value_at(value, part), kind) for value in map(parsed, values)):
                 name, values = f"{name}.{part}", [value_at(record, f"{name}.{part}") for record in records]
         is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
-        confidence = (0.98 if position == 0 else 0.9 if position < 12 else 0.7) * len(values) / len(records)
+        confidence = (0.98 if position == 0 else 0.9 if position < 15 else 0.7) * len(values) / len(records)
         confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
         return Guess(key, f"{name}[0]" if is_list else name, round(confidence, 2), f"the name '{name}'")
     return None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, Mapper, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import (
     expected_calls,
@@ -20,6 +20,7 @@ from agentv.datasets.foreign.values import (
     texts_of,
     with_outcome,
 )
+from agentv.datasets.formats.dataset_format import Document
 from agentv.extensions.interop.datasets.skill_triggers import trigger_checks
 from agentv.settings.project import project_root
 
@@ -33,12 +34,6 @@ _TEXT_CHECKS = {
 _MODES = {"exact_match": "exact", "in_order_match": "in_order", "any_order_match": "superset"}
 _SKILLS = ("required_skills", "forbidden_skills")
 MOST_TASKS = 10_000
-_SKILL = "\0skill"
-"""The name of the skill of a suite, next to the keys of a task."""
-
-_SHARED = "\0shared"
-"""The graders of a suite, which every task has too."""
-
 _ASKED = "should_trigger"
 _USED = (
     "id",
@@ -51,8 +46,6 @@ _USED = (
     "tags",
     "enabled",
     _ASKED,
-    _SKILL,
-    _SHARED,
 )
 _NO_CHECK = "None of its checks can be made here: run the task with waza"
 
@@ -90,23 +83,25 @@ class _Waza(ForeignFormat):
         """Yield the tasks: in the suite itself, or in the files that match its patterns, inside the project."""
         folder = os.path.dirname(file.path) or "."
         root = project_root(folder)
-        document = document_of(file)
-        suite = {_SKILL: _skill_name(text_of(document.get("skill")), folder), _SHARED: document.get("graders")}
-        for task in document["tasks"]:
+        for task in document_of(file)["tasks"]:
             pattern = task.get("file") if isinstance(task, dict) and "prompt" not in task else task
             if isinstance(task, dict) and not isinstance(pattern, str):
-                yield Record(1, {**task, **suite})
+                yield Record(1, task)
                 continue
             paths = sorted(glob.glob(os.path.join(folder, text_of(pattern)), recursive=True))[:MOST_TASKS]
             if not paths:
                 yield Record(1, {"id": pattern, _MISSING: pattern})
             for path in paths:
                 if os.path.isfile(path) and os.path.commonpath((root, os.path.realpath(path))) == root:
-                    task = _with_prompt(document_of(record_file(path)), os.path.dirname(path), root)
-                    yield Record(1, {**task, **suite})
+                    yield Record(1, _with_prompt(document_of(record_file(path)), os.path.dirname(path), root))
 
-    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
-        data = record.data
+    def mapper(self, document: Document) -> Mapper:
+        path = document.source.files[0]
+        suite = document_of(record_file(path))
+        skill = _skill_name(text_of(suite.get("skill")), os.path.dirname(path))
+        return lambda record, lose: self._rows(record.data, skill, bool(suite.get("graders")), lose)
+
+    def _rows(self, data: dict[str, Any], skill: str, is_graded: bool, lose: Lose) -> Iterable[dict[str, Any]]:
         if _MISSING in data:
             raise ValueError(f"No file of a task matches '{data[_MISSING]}'")
         inputs, expected = object_at(data, "inputs"), object_at(data, "expected")
@@ -124,7 +119,7 @@ class _Waza(ForeignFormat):
                 lose(f"the {_WORKSPACE[key]} of a task: they are in the metadata")
         user = object_at(inputs, "responder")
         asked = expected.get(_ASKED, data.get(_ASKED))
-        triggers = trigger_checks({data[_SKILL]: asked}) if isinstance(asked, bool) else []
+        triggers = trigger_checks({skill: asked}) if isinstance(asked, bool) else []
         row: dict[str, Any] = {
             "id": first_of(data, "id", "name"),
             "input": text_of(question),
@@ -137,7 +132,7 @@ class _Waza(ForeignFormat):
         }
         if user:
             row["user"] = {"goal": text_of(user.get("instructions")), "max_turns": user.get("max_followups")}
-        if (expected or data.get("graders")) and not (row["assertions"] or row["rubrics"] or data.get(_SHARED)):
+        if (expected or data.get("graders")) and not (row["assertions"] or row["rubrics"] or is_graded):
             row["case_error"] = _NO_CHECK
         return [with_outcome(row)]
 
