@@ -46,8 +46,8 @@ def _image_parts(targets: SuiteTargets, prompt: PromptTemplate, variables: dict[
         return []
     parts: list[dict[str, str]] = []
     for line in rendered_prompt(prompt.text, variables).split("\n"):
-        if image := images.get(line.strip()):
-            parts.append({"type": "image", "value": image})
+        if line.strip() in images:
+            parts.append({"type": "image", "value": images[line.strip()]})
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["value"] += f"\n{line}"
         elif line:
