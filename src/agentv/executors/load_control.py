@@ -188,8 +188,7 @@ class Endpoint:
             lane.in_flight -= 1
         self.answers += 1
         lane.answers += 1
-        if ticket.number > lane.answered_number:
-            lane.answered_number = ticket.number
+        lane.answered_number = max(lane.answered_number, ticket.number)
         if level > self._levels[1]:
             self._levels = (self._levels[0], level)
         if self._trial and ticket.number > self._cut_number:
