@@ -101,3 +101,27 @@ def test_targets_of_a_suite_may_be_other_names_of_targets(command, folder):
     assert sorted((record["target"], record["score"]) for record in records) == [("base", 1.0), ("variant", 1.0)]
     ended = command("eval", folder.write("suite.yaml", suite.replace("use_target: base", "use_target: no")))
     assert ended.code == 2 and "refers to target 'no'" in ended.stderr
+
+
+def test_an_earlier_suite_has_assertions_under_their_former_name(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(".agentv/targets.yaml", TARGETS)
+    folder.write(
+        "early.eval.yaml",
+        """
+experiment: {target: parrot}
+assertions: [{name: polite, type: icontains, value: hello}]
+tests:
+  - id: greets
+    criteria: Greets Ada
+    input: Greet Ada
+    assertions:
+      - {name: leaves, type: contains, value: Goodbye}
+""",
+    )
+    case = json.loads(command("cases", "early.eval.yaml").stdout)
+    assert [(each["type"], each["name"]) for each in case["evaluators"]] == [
+        ("contains", "leaves"),
+        ("icontains", "polite"),
+    ]
+    assert case["execution"]["targets"] == ["parrot"]

@@ -26,6 +26,7 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     listed,
     trials_of,
 )
+from agentv.extensions.promptfoo.agentv5.earlier_forms import ASSERTIONS
 from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
 from agentv.extensions.promptfoo.agentv5.typescript_suite import is_typescript
 from agentv.extensions.promptfoo.script_config import NOT_CALLED
@@ -53,7 +54,7 @@ _LOST = {
 _READ = frozenset(
     {
         *("tests", "scenarios", "prompts", "providers", "targets", "defaults", "environment", "timeout_seconds", "env"),
-        *("evaluate_options", "threshold", "default_test", "assert", "tags", "metadata", "$schema", *_NOTES, *_LOST),
+        *("evaluate_options", "threshold", "default_test", *ASSERTIONS, "tags", "metadata", "$schema", *_NOTES, *_LOST),
         *("extensions", "suite", "imports", NOT_CALLED),
     }
 )
