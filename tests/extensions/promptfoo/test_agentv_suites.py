@@ -125,3 +125,40 @@ tests:
         ("icontains", "polite"),
     ]
     assert case["execution"]["targets"] == ["parrot"]
+
+
+def test_texts_and_patterns_of_a_suite_are_compared_as_in_agentv(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(".agentv/targets.yaml", "targets: [{name: parrot, provider: mock, response: '{\"a\": 1}'}]")
+    folder.write(
+        "texts.eval.yaml",
+        r"""
+providers: [parrot]
+prompts: ["{{ input }}"]
+tests:
+  - {id: part, vars: {input: x}, assert: [{type: contains, value: '"a" '}]}
+  - {id: not-part, vars: {input: x}, assert: [{type: not-icontains, value: ' "A"'}]}
+  - {id: any, vars: {input: x}, assert: [{type: assert-set, assert: [{type: contains-any, value: ['"a" ']}]}]}
+  - {id: other-json, vars: {input: x}, assert: [{type: equals, value: '{"a":1}'}]}
+  - {id: trimmed, vars: {input: x}, assert: [{type: equals, value: ' {"a": 1} '}]}
+  - {id: pattern, vars: {input: x}, assert: [{type: regex, value: '(?<key>"a").*\/?'}]}
+""",
+    )
+    command("eval", "texts.eval.yaml", "--out", "run")
+    results = [json.loads(line) for line in Path("run/results.jsonl").read_text("utf-8").splitlines()]
+    assert {each["eval_id"]: each["score"] for each in results} == {
+        "part": 0.0,
+        "not-part": 1.0,
+        "any": 0.0,
+        "other-json": 0.0,
+        "trimmed": 1.0,
+        "pattern": 1.0,
+    }
+
+
+def test_defaults_without_a_counterpart_are_named(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(
+        "suite.eval.yaml", "prompts: ['{{ input }}']\ndefaults: {provider: a, system_message: Be brief}" + TEST
+    )
+    assert "not kept: defaults.system_message" in command("cases", "suite.eval.yaml").stderr

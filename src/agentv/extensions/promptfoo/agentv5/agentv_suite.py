@@ -58,6 +58,7 @@ _READ = frozenset(
         *("extensions", "suite", "imports", NOT_CALLED),
     }
 )
+_DEFAULTS = {"provider", "grader"}
 _OPTIONS = {"max_concurrency": "workers"}
 _SOURCES = {"execution": "providers", "workspace": "environment", "dataset": "suite", "prompt": "prompts"}
 """Keys of our settings, and those of a suite that they are made of."""
@@ -102,6 +103,8 @@ class _AgentvSuite(ForeignFormat):
         for key, why in _LOST.items():
             if not is_blank(data.get(key)):
                 lose(why)
+        for key in sorted(object_at(data, "defaults").keys() - _DEFAULTS):
+            lose(f"defaults.{key}")
         try:
             header = {key: value for key, value in data.items() if key not in _READ and key != "defaultTest"}
             header |= _notes(data)
