@@ -87,7 +87,7 @@ class LiveJobs(JobSource):
 
     def __init__(self, options: EvalOptions, project: Project) -> None:
         self._targets = options.targets or project.given
-        self._default = project.default_target
+        self._project = project
         self._known = project.names
         self._trials = options.trials
         self._default_trials = project.defaults.trials or 1
@@ -121,7 +121,7 @@ class LiveJobs(JobSource):
             return self._targets
         if case.execution.targets:
             return tuple(dict.fromkeys(case.execution.targets))
-        name = case.execution.target or self._default
+        name = case.execution.target or self._project.default_target
         if name is None:
             raise UsageError(
                 "No target is named, and there is no target named 'default'",
