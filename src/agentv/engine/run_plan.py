@@ -11,7 +11,8 @@ import msgspec
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import StrictSink
 from agentv.engine.cases.dependencies import Dependencies, has_dependencies, read_dependencies
-from agentv.engine.checks.preflight import Preflight, ProjectFacts, known_targets
+from agentv.engine.checks.preflight import Preflight, known_targets
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.gates.case_gates import CaseGates, case_gates
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project

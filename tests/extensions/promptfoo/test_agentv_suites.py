@@ -162,3 +162,23 @@ def test_defaults_without_a_counterpart_are_named(folder, command, monkeypatch):
         "suite.eval.yaml", "prompts: ['{{ input }}']\ndefaults: {provider: a, system_message: Be brief}" + TEST
     )
     assert "not kept: defaults.system_message" in command("cases", "suite.eval.yaml").stderr
+
+
+def test_a_target_that_a_variable_extends_may_have_a_judge_there(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    monkeypatch.setenv("AGENT_TARGET", "parrot")
+    folder.write(
+        ".agentv/targets.yaml",
+        """
+targets:
+  - {name: parrot, provider: mock, response: Hello, judge_target: critic}
+  - {name: critic, provider: mock, response: '{"checks": [{"id": "rubric-1", "satisfied": true}]}'}
+""",
+    )
+    folder.write(
+        "alias.eval.yaml",
+        "target: {name: mine, extends: '${{ AGENT_TARGET }}'}\nprompts: ['{{ input }}']\n"
+        "tests: [{id: a, vars: {input: Hi}, assert: [Is kind]}]",
+    )
+    assert command("validate", "alias.eval.yaml").code == 0
+    assert command("eval", "alias.eval.yaml").code == 0

@@ -8,7 +8,7 @@ from typing import Any
 from agentv.datasets.case.header import config_file
 from agentv.engine.cases.case_survey import CaseSurvey
 from agentv.engine.checks.findings import Finding
-from agentv.engine.checks.preflight import ProjectFacts
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.run_defaults import default_target, load_defaults
 from agentv.errors import DatasetError, UsageError
 from agentv.model.case import EvalCase
