@@ -80,7 +80,7 @@ def run_http(folder, command, url, code, *assertions):
     return command("eval", folder.write("promptfooconfig.json", json.dumps(data)))
 
 
-def test_code_returns_the_guardrails_the_cost_and_the_metadata_of_an_answer(folder, command, agentv_server, monkeypatch):
+def test_code_returns_guardrails_cost_and_metadata_of_an_answer(folder, command, agentv_server, monkeypatch):
     monkeypatch.chdir(folder.path)
     url = agentv_server("Hello").url
     code = "({output: json.model, guardrails: {flagged: true}, cost: 2, metadata: {a: 1}})"
