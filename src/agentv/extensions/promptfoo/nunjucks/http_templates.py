@@ -36,7 +36,7 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     """An HTTP endpoint as promptfoo calls it: templates have `prompt` and the variables of the case.
 
     A text in a JSON body that is a JSON object or list is sent as such. `query` is added to the address. `javascript`
-    returns the answer for the text of a response, `output`, or an object with the answer as its `output`, and optionally
+    returns the answer for the text of a response, `output`, or an object with it as its `output`, and optionally
     `error`, `cost`, `tokenUsage`, `metadata` and `guardrails`; `context.metadata.response` has its status and headers.
     `response_function` is a function of a JavaScript file that does, and `prompt_javascript` returns another prompt.
     With `raw`, values are inserted as in a JSON text, and the body is sent as it is. With `chat_format: json`, the
