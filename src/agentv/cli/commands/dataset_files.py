@@ -18,6 +18,7 @@ from agentv.datasets.foreign.field_map import parse_map
 from agentv.datasets.foreign.foreign_format import record_file
 from agentv.datasets.foreign.mapped_records import rows_of
 from agentv.datasets.formats.dataset_format import load_format
+from agentv.datasets.loader import case_source
 from agentv.engine.checks.findings import Finding, Report
 from agentv.engine.checks.validation import validate as validated
 from agentv.engine.run_options import EvalOptions
@@ -69,6 +70,7 @@ def _print_guess(path: str) -> None:
     rows = rows_of(record_file(path))
     guesses = guess_map(rows)
     if not rows:
+        case_source(path, warn=lambda _: None, note=lambda _: None).load()  # raises the problem of the file
         raise UsageError(f"Cannot propose a field map for {path}", "It has no records")
     for guess in guesses:
         output.echo(f"{guess.key:<18} ← {guess.path:<24} {guess.confidence:>4.0%}  {guess.reason}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -98,11 +99,12 @@ class PromptTargets(msgspec.Struct, frozen=True):
 def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTargets) -> list[PromptTemplate]:
     """Return all prompts; chats as messages if models receive them. Those of services are lost, by name."""
     prompts: list[PromptTemplate] = []
-    for label, raw, config in _written(value):
+    for own_label, raw, config in _written(value):
         if config and config != targets.config and not _function_of(raw, files):
-            lose(f"'config' of the prompt '{(label or raw)[:80]}': it belongs to the provider")
+            lose(f"'config' of the prompt '{(own_label or raw)[:80]}': it belongs to the provider")
         try:
-            for name, text in _contents_of(raw, files):
+            for name, text, row_label in _contents_of(raw, files):
+                label = row_label or own_label
                 id = _unique(label or name or f"prompt-{len(prompts) + 1}", {prompt.id for prompt in prompts})
                 if function := _function_of(text, files):
                     context = {"config": config if isinstance(config, dict) else {}}
@@ -182,32 +184,46 @@ def _written(value: Any) -> Iterator[tuple[str, str, Any]]:
             yield "", text_of(item), None
 
 
-def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str]]:
-    """Yield a name and the text of each prompt in a text or a file; a program stays its name. Raises ValueError."""
+def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:
+    """Yield a name, the text and the label of each prompt in a text or a file; a program stays its name.
+
+    Only the rows of a table have labels. Raises ValueError.
+    """
     match = _FILE.match(raw.strip())
     suffix = os.path.splitext(match["path"])[1].lower() if match else ""
     if raw.startswith(("langfuse://", "portkey://", "helicone://", "http://", "https://")):
         raise ValueError(f"the prompt '{raw[:80]}': it is made by a service")
     if raw.startswith("exec:") or (suffix in _PROGRAMS and "*" not in raw):
-        yield os.path.basename(raw), raw
+        yield os.path.basename(raw), raw, ""
         return
     if match is None or not (raw.startswith("file://") or suffix in (*_PROGRAMS, *_TEXTS) or "*" in raw):
-        yield "", raw
+        yield "", raw, ""
         return
     paths = files.matching(match["path"])
     if not paths and not raw.startswith("file://"):
-        yield "", raw
+        yield "", raw, ""
         return
     if not paths:
         raise FileNotFoundError(f"The prompt file '{raw.removeprefix('file://')}' does not exist in {files.folder}")
     for path in paths:
-        yield from _named(os.path.basename(path), list(_in_file(path, files)))
+        name, is_table = os.path.basename(path), path.lower().endswith(".csv")
+        contents = list(_in_table(files.text(path)) if is_table else ((text, "") for text in _in_file(path, files)))
+        if is_table and not contents:
+            raise ValueError(f"there are no prompts in {path}: a column must be called 'prompt'")
+        for number, (content, label) in enumerate(contents, 1):
+            yield name if len(contents) == 1 else f"{name}:{number}", content, label
 
 
-def _named(name: str, contents: list[str]) -> Iterable[tuple[str, str]]:
-    if len(contents) == 1:
-        return [(name, contents[0])]
-    return [(f"{name}:{number}", content) for number, content in enumerate(contents, 1)]
+def _in_table(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the prompt and the label of each row; without a comma, or if rows differ in length, each line is one."""
+    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(True), skipinitialspace=True) if row]
+    if "," in text and len({len(row) for row in rows}) == 1:
+        named = (dict(zip(rows[0], row, strict=True)) for row in rows[1:])
+        yield from ((row["prompt"], row.get("label", "")) for row in named if row.get("prompt"))
+        return
+    lines = [line for line in text.splitlines() if line.strip()]
+    has_head = [line.strip().lower() for line in lines[:1]] == ["prompt"]
+    yield from ((line, "") for line in lines[has_head:])
 
 
 def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
@@ -219,9 +235,6 @@ def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
         yield from filter(None, parts)
     elif suffix == ".jsonl":
         yield from (line for line in files.text(path).splitlines() if line.strip())
-    elif suffix == ".csv":
-        for record in files.records(path):
-            yield text_of(next(iter(record.data.values()), ""))
     elif suffix in (".yaml", ".yml"):
         try:
             yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.datasets.foreign.case_parts import NO_CHECK, count_losses, question_in, text_in
+from agentv.datasets.foreign.field_map import FieldMap
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
@@ -27,6 +28,13 @@ _USED = (
 )
 _NAMES = ("skill_name", "skill", "skillName")
 _RUBRIC_TEXTS = ("text", "description", "criterion", "pass_if", "expectation", "assertion", "value", "name")
+_TEXTS = {
+    "contains_all": ("must_include", "must_contain", "must_mention", "required_keywords", "expected_contains"),
+    "contains_any": ("must_include_any", "must_contain_any", "must_mention_any"),
+    "not_contains_any": ("must_avoid", "must_not_include", "must_not_contain", "must_not_mention", "forbidden_phrases"),
+}
+"""Keys of an eval with texts that the answer must contain, or must not."""
+
 _EXACT = ("equals", "exact", "exact_match")
 _MATCHES: dict[str, dict[str, Any]] = {
     **{kind: {"type": "regex"} for kind in ("regex", "pattern", "matches")},
@@ -72,6 +80,8 @@ class _AgentSkills(ForeignFormat):
         rubrics, evaluators = _checks(data, lose)
         asks = not data.keys().isdisjoint(ACTIVATION)
         trigger_keys = (*ACTIVATION, "skill") if asks else ()
+        texts = {key: name for key, names in _TEXTS.items() for name in names if isinstance(data.get(name), list)}
+        evaluators += FieldMap(texts).values(data).get("assertions", [])
         if asks:
             evaluators = [*trigger_checks(skills_wanted(data)), *evaluators]
         row = {
@@ -82,7 +92,7 @@ class _AgentSkills(ForeignFormat):
             "assertions": evaluators,
             "description": data.get("description"),
             "tags": texts_of(data.get("tags")),
-            "metadata": metadata_of(data, (*_USED, *trigger_keys), data.get("metadata")),
+            "metadata": metadata_of(data, (*_USED, *trigger_keys, *texts.values()), data.get("metadata")),
             "workspace": filled({"files": _files(data, lose)}),
         }
         if not row["expected_outcome"] and not rubrics and not evaluators:
@@ -149,6 +159,8 @@ def _add_check(check: Any, rubrics: list[Any], evaluators: list[dict[str, Any]],
     if not isinstance(check, dict):
         lose("a check that is neither text nor an object")
         return
+    if " " in text_of(check.get("check")).strip():  # a sentence; one word is the type
+        check = {**check, "text": check["check"], "check": None}
     kind = text_of(first_of(check, "type", "kind", "check")).lower()
     entry = _entry(kind, check, lose)
     if entry is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.extensions.promptfoo.providers import bedrock_models
 from agentv.extensions.promptfoo.providers.http_provider import http_entry
 from agentv.extensions.promptfoo.text_assertions import script_text_of
 from agentv.extensions.promptfoo.transform_code import transforms_of
@@ -144,7 +145,7 @@ _PASSED_ON = (
 )
 _SILENT = (
     *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
-    *("omitDefaults", "functionToolCallbacks"),
+    *("omitDefaults", "functionToolCallbacks", "workspaceUrl", "usageContext", "apiKeyRequired"),
 )
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 
@@ -309,8 +310,12 @@ def _exec_entry(id: str, provider: Any, folder: str) -> dict[str, Any]:
 
 def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     kind, *words = id.split(":")
-    if words and words[0] in _NO_CHAT:
+    if words and (words[0] in _NO_CHAT or (kind == "bedrock" and bedrock_models.is_no_chat(":".join(words)))):
         raise UnmappedProvider(f"`{kind}:{words[0]}` is not a chat model")
+    if kind == "bedrock":
+        if compatible := bedrock_models.as_openai(":".join(words), config, lose):
+            return _api_entry(*compatible, lose)
+        config = bedrock_models.common_settings(":".join(words), config)
     mode = words.pop(0) if words and words[0] in (*_MODES, "embeddings") else ""
     model = ":".join(words) or text_of(config.get("model"))
     if kind == "openai":
@@ -364,6 +369,9 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
             lose(f"'{key}' in the config of a provider")
     if isinstance(config.get("apiKeyEnvar"), str):
         settings["api_key"] = f"${{{{ {config['apiKeyEnvar']} }}}}"
+    if isinstance(config.get("workspaceUrl"), str):
+        settings["base_url"] = f"{config['workspaceUrl'].removesuffix('/')}/serving-endpoints"
+        extra |= {"usage_context": config["usageContext"]} if config.get("usageContext") else {}
     host = config.get("apiHost")
     if isinstance(host, str):
         address = host if "://" in host else f"https://{host}"

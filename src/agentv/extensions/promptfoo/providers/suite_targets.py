@@ -33,7 +33,10 @@ _CONTENTS = (".json", ".yaml", ".yml", ".txt", ".md")
 
 
 class SuiteTargets:
-    """The targets of a configuration by name. `names` are those that are evaluated; graders are added on use."""
+    """The targets of a configuration by name. `names` are those that are evaluated; graders are added on use.
+
+    `unusable` are the labels of providers without a counterpart, for which a project may have targets.
+    """
 
     def __init__(self, providers: Any, files: SuiteFiles, lose: Lose, variables: Mapping[str, Any] = {}) -> None:
         self._files = files
@@ -45,9 +48,12 @@ class SuiteTargets:
         self._prompts: dict[str, list[str] | None] = {}
         self.entries: list[dict[str, Any]] = []
         self.names: list[str] = []
+        self.unusable: list[str] = []
         for provider in self.listed(providers):
             name = self.add(provider)
-            if name is not None and name not in self.names:
+            if name is None:
+                self.unusable.append(provider if isinstance(provider, str) else _label_of(provider))
+            elif name not in self.names:
                 self.names.append(name)
 
     def listed(self, providers: Any) -> list[Any]:
@@ -206,6 +212,12 @@ def _is_plain_chat(prompt: PromptTemplate) -> bool:
     return isinstance(chat, list) and all(
         list(message) == ["role", "content"] and isinstance(message["content"], str) for message in chat
     )
+
+
+def _label_of(provider: Any) -> str:
+    """Return the label of a provider, or else its id."""
+    label = provider.get("label") if isinstance(provider, dict) else ""
+    return text_of(label) or provider_name(provider) or text_of(provider)[:80]
 
 
 def _shown(provider: Any) -> str:
