@@ -188,11 +188,3 @@ def test_texts_are_not_compared_by_default_if_the_grader_of_the_test_is_another_
     config = {"prompts": ["x"], "providers": ["echo"], "tests": [test]}
     ended = command("validate", folder.write("promptfooconfig.json", json.dumps(config)))
     assert ended.code == 1 and "needs a model for embeddings, and the grader of the test is" in ended.stdout
-
-
-def test_a_model_that_only_judges_does_not_answer_if_no_provider_can_be_used(folder, command):
-    test = {"vars": {}, "assert": [{"type": "llm-rubric", "value": "x"}]}
-    config = {"prompts": ["x"], "providers": ["ws://localhost:1"], "tests": [test]}
-    path = folder.write("promptfooconfig.json", json.dumps(config))
-    ended = command("eval", path, "--dry-run", "--judge", "openai:gpt-4.1")
-    assert ended.code == 2 and "None of the targets in" in ended.stderr
