@@ -232,6 +232,10 @@ def test_a_guess_for_a_file_that_cannot_be_read_says_why(folder, command):
             "input=ticket.subject+ticket.body,expected_output=expected",
         ),
         (
+            '{"question": "q", "expected_tools": ["find"], "forbid_tools": ["rm"]}',
+            "tools=expected_tools,not_tools=forbid_tools",
+        ),
+        (
             '{"input": "q", "expectedSafety": "none", "requiredTerms": ["a"]}',
             "--map 'input=input,contains_all=requiredTerms,",
         ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, value_at
+from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, listed, value_at
 from agentv.datasets.foreign.values import is_blank, parsed, text_of, texts_of
 
 UNSURE = 0.5
@@ -70,6 +70,8 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
         *("expected_not_contains", "must_not_contain_any", "expected_absent", "forbidden_terms"),
     ),
+    "tools": ("expected_tools", "expect_tools", "required_tools", "tools_include"),
+    "not_tools": ("forbidden_tools", "forbid_tools", "tools_exclude", "tools_not_called"),
     "rubrics": (
         *(
             "rubrics",
@@ -329,6 +331,11 @@ def _suits(key: str, values: list[Any]) -> bool:
     texts = [text_of(value) for value in values]
     if key == "id":
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
+    if key.endswith("tools"):
+        names = [name for value in values for name in listed(value)]
+        return not any(isinstance(item, dict) for value in values for item in parsed(value)) and " " not in "".join(
+            names
+        )
     if key in LISTS and any(isinstance(parsed(value), dict) for value in values):
         return False
     if "contains" in key and any(

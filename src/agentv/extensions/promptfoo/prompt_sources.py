@@ -115,6 +115,7 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
                         id=id,
                         label=f"{os.path.basename(function[-2])}:{function[-1]}".removesuffix(":"),
                         path=function[-2],
+                        folder=files.folder,
                         function=function[-1],
                         context=context,
                         finder=files.finder,
@@ -160,7 +161,8 @@ def _function_of(raw: str, files: SuiteFiles) -> list[str]:
     suffix = os.path.splitext(match["path"])[1].lower() if match else ""
     if not words and (match is None or suffix not in _PROGRAMS):
         return []
-    path = os.path.abspath(files.path(words[-1] if match is None or words else match["path"]))
+    own = [word for word in words if not os.path.isabs(word) and os.path.isfile(os.path.join(files.folder, word))]
+    path = os.path.abspath(files.path([*own, *words[-1:]][0] if match is None or words else match["path"]))
     name = "" if match is None or words else match["name"] or ""
     files.add_program(path, name)
     if words:
@@ -245,6 +247,8 @@ def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
             yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)
         except DatasetError:  # as in promptfoo: a template, such as `content: {{x}}`, is a text
             yield files.text(path)
+    elif suffix not in _TEXTS and os.access(path, os.X_OK):
+        yield f"exec:{shlex.quote(os.path.join('.', os.path.relpath(path, files.folder)))}"
     else:
         yield files.text(path) if suffix in (".md", ".j2") else files.text(path).strip()
 
