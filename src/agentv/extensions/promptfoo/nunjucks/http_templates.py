@@ -14,7 +14,6 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.extensions.promptfoo.nunjucks.prompt import filled
-from agentv.extensions.promptfoo.providers.provider_response import read_response
 from agentv.model.message import ChatFormat, messages_as_json
 from agentv.model.response import Request, Responder, Response
 from agentv.registry import service
@@ -39,8 +38,8 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     returns the answer for the text of a response, `output`, or an object with it as its `output`, and optionally
     `error`, `cost`, `tokenUsage`, `metadata` and `guardrails`; `context.metadata.response` has its status and headers.
     `response_function` is a function of a JavaScript file that does. `prompt_javascript` and `prompt_function` return
-    what replaces the prompt. With `raw`, values are inserted as in a JSON text, and the body is sent as it is. With `chat_format: json`, the
-    prompt is the JSON list of the messages.
+    what replaces the prompt. With `raw`, values are inserted as in a JSON text, and the body is sent as it is. With
+    `chat_format: json`, the prompt is the JSON list of the messages.
     """
 
     aliases: ClassVar[dict[str, str]] = {}
@@ -105,7 +104,7 @@ class _Responder(HttpResponder):
         value = response.messages[0].content
         if not isinstance(value, dict) or value.get("output") in (None, False, 0, ""):  # as in JavaScript: [] is true
             return response
-        figures = read_response(value)
+        figures: Response = service("promptfoo-response", "An HTTP provider of promptfoo")(value)
         duration = response.duration_ms if figures.duration_ms is None else figures.duration_ms
         return msgspec.structs.replace(figures, duration_ms=duration, calls_unknown=True)
 
