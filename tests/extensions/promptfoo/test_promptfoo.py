@@ -254,6 +254,7 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
                 "id": "https",
                 "config": {
                     "url": "https://example.com/chat?u={{user}}",
+                    "method": "post",
                     "body": {"q": "{{prompt}}", "lang": "{{ language }}"},
                     "headers": {"Authorization": "Bearer ${{ KEY }}"},
                     "transformResponse": "json.choices[0].message.content",
@@ -650,3 +651,15 @@ def test_a_table_without_a_column_of_prompts_is_refused(folder, command):
     folder.write("prompts.csv", "text,label\na,b\n")
     folder.write("promptfooconfig.yaml", "prompts: [file://prompts.csv]\nproviders: [echo]\n")
     assert "a column must be called 'prompt'" in command("validate", "promptfooconfig.yaml").stdout
+
+
+def test_prompts_that_are_programs_run_in_the_folder_of_the_configuration(folder, command):
+    script = "import os, sys\nprint(os.path.basename(os.getcwd()), *sys.argv[1:-1])\n"
+    folder.write("shop/tools/prompt.py", script)
+    folder.write("shop/tools/prompt", f"#!{sys.executable}\n{script}")
+    Path("shop/tools/prompt").chmod(0o755)
+    python = f"exec:{sys.executable} tools/prompt.py"
+    prompts = [python, f"{python} --kind", "file://tools/prompt"]
+    config = folder.write("shop/promptfooconfig.yaml", json.dumps({"prompts": prompts, "providers": ["echo"]}))
+    command("eval", config, "--out", "run")
+    assert [record["candidate_answer"] for record in results("run")] == ["shop", "shop --kind", "shop"]

@@ -88,6 +88,60 @@ def test_the_address_of_databricks_may_be_in_the_config(folder):
     assert entry["extra_body"] == {"usage_context": {"team": "a"}}
 
 
+GENERATION = {"maxOutputTokens": 9, "topP": 0.9}
+CALLS = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}}
+GEMINI = [
+    ({"maxOutputTokens": 9, "topP": 0.9}, {"max_output_tokens": 9, "extra_body": {"generationConfig": {"topP": 0.9}}}),
+    ({"generationConfig": GENERATION}, {"extra_body": {"generationConfig": GENERATION}}),
+    ({"systemInstruction": {"parts": [{"text": "Be kind."}]}}, {"system_prompt": "Be kind."}),
+    (
+        {"responseSchema": {"type": "object"}},
+        {
+            "extra_body": {
+                "generationConfig": {"response_schema": {"type": "object"}, "response_mime_type": "application/json"}
+            }
+        },
+    ),
+    ({"toolConfig": CALLS}, {"extra_body": {"toolConfig": CALLS}}),
+    (
+        {"tool_config": {"function_calling_config": {"mode": "any", "allowed_function_names": ["f"]}}},
+        {"extra_body": {"toolConfig": CALLS}},
+    ),
+    ({"tools": {"googleSearch": {}}}, {"answer_form": "promptfoo", "tools": [{"googleSearch": {}}]}),
+]
+
+
+@pytest.mark.parametrize(("config", "settings"), GEMINI)
+def test_settings_of_gemini_are_those_of_its_requests(config, settings):
+    entry = target_entry({"id": "google:gemini-2.5-pro", "config": config}, ".", pytest.fail)
+    assert entry == {"provider": "gemini", "model": "gemini-2.5-pro", **settings}
+
+
+def test_settings_that_gemini_does_not_have_are_named():
+    lost: list[str] = []
+    config = {"systemInstruction": "Talk like {{who}}.", "region": "global", "tool_choice": "auto"}
+    entry = target_entry({"id": "vertex:gemini-2.5-pro", "config": config}, ".", lost.append)
+    assert entry == {"provider": "gemini", "model": "gemini-2.5-pro"}
+    assert [what for what in lost if "systemInstruction" in what or "region" in what or "tool_choice" in what] == lost[
+        1:
+    ]
+
+
+PHOTO = b"\xff\xd8\xff\xe0" + b"x" * 20
+
+
+def test_gemini_receives_the_images_in_a_text(folder, command):
+    folder.write("photo.jpg", PHOTO)
+    config = {"prompts": ["Look:\n{{photo}}\nWhat is {{it}}?"], "providers": ["google:gemini-2.5-flash"]}
+    config["tests"] = [{"vars": {"photo": "file://photo.jpg", "it": "{%"}}]
+    row = json.loads(command("cases", folder.write("promptfooconfig.yaml", json.dumps(config))).stdout)
+    first, image, last = row["input"][0]["content"]
+    assert (first["value"], last["value"]) == ("Look:", "What is {%?") and image["type"] == "image"
+    config["providers"].append("echo")
+    refused = command("validate", folder.write("promptfooconfig.yaml", json.dumps(config)))
+    assert "other providers their Base64" in refused.stdout
+
+
 REFUSED = (
     *(
         "bedrock:api:InvokeModel",
@@ -221,7 +275,7 @@ def test_a_provider_whose_settings_cannot_be_read_is_named_and_the_others_are_ke
 def test_a_model_is_not_evaluated_instead_of_providers_that_cannot_be_used(folder, command):
     path = folder.write("promptfooconfig.yaml", "prompts: [Hello]\nproviders: [{id: browser, label: page}]\n")
     judged = command("eval", path, "--dry-run", "--judge", "openai:gpt-5")
-    assert (judged.code, "Unknown target 'page'" in judged.stderr) == (2, True)
+    assert (judged.code, "None of the targets in" in judged.stderr) == (2, True)
     folder.write(
         ".agentv/targets.yaml", "targets:\n  - {name: page, provider: mock}\n  - {name: other, provider: mock}\n"
     )

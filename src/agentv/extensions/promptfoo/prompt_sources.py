@@ -30,6 +30,9 @@ _PROGRAMS = (*_FUNCTIONS, ".sh", ".bash", ".rb", ".pl", ".exe", ".bat", ".cmd", 
 _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
 _YAML_CHAT = "- role:"
+_PATH = re.compile(r"[^\s{}*?\[\]!()]*/[^\s{}*?\[\]!()]*")
+"""A text that promptfoo takes for the path of a file."""
+
 _FILE = re.compile(r"^(?:file://)?(?P<path>[^\n{}]+?)(?::(?P<name>\w+(?:\.\w+)?))?$")
 
 
@@ -112,6 +115,7 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
                         id=id,
                         label=f"{os.path.basename(function[-2])}:{function[-1]}".removesuffix(":"),
                         path=function[-2],
+                        folder=files.folder,
                         function=function[-1],
                         context=context,
                         finder=files.finder,
@@ -157,7 +161,8 @@ def _function_of(raw: str, files: SuiteFiles) -> list[str]:
     suffix = os.path.splitext(match["path"])[1].lower() if match else ""
     if not words and (match is None or suffix not in _PROGRAMS):
         return []
-    path = os.path.abspath(files.path(words[-1] if match is None or words else match["path"]))
+    own = [word for word in words if not os.path.isabs(word) and os.path.isfile(os.path.join(files.folder, word))]
+    path = os.path.abspath(files.path([*own, *words[-1:]][0] if match is None or words else match["path"]))
     name = "" if match is None or words else match["name"] or ""
     files.add_program(path, name)
     if words:
@@ -191,16 +196,18 @@ def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:
     """
     match = _FILE.match(raw.strip())
     suffix = os.path.splitext(match["path"])[1].lower() if match else ""
-    if raw.startswith(("langfuse://", "portkey://", "helicone://", "http://", "https://")):
+    if raw.startswith(("langfuse://", "portkey://", "helicone://", "pf://", "http://", "https://")):
         raise ValueError(f"the prompt '{raw[:80]}': it is made by a service")
     if raw.startswith("exec:") or (suffix in _PROGRAMS and "*" not in raw):
         yield os.path.basename(raw), raw, ""
         return
     if match is None or not (raw.startswith("file://") or suffix in (*_PROGRAMS, *_TEXTS) or "*" in raw):
+        if _PATH.fullmatch(raw):
+            raise ValueError(f"there are no prompts in '{raw[:80]}': a file of prompts has a suffix such as .txt")
         yield "", raw, ""
         return
     paths = files.matching(match["path"])
-    if not paths and not raw.startswith("file://"):
+    if not paths and "*" in raw and not raw.startswith("file://"):
         yield "", raw, ""
         return
     if not paths:
@@ -240,6 +247,8 @@ def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
             yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)
         except DatasetError:  # as in promptfoo: a template, such as `content: {{x}}`, is a text
             yield files.text(path)
+    elif suffix not in _TEXTS and os.access(path, os.X_OK):
+        yield f"exec:{shlex.quote(os.path.join('.', os.path.relpath(path, files.folder)))}"
     else:
         yield files.text(path) if suffix in (".md", ".j2") else files.text(path).strip()
 

@@ -14,8 +14,9 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.extensions.promptfoo.nunjucks.prompt import filled
+from agentv.extensions.promptfoo.providers.provider_response import read_response
 from agentv.model.message import ChatFormat, messages_as_json
-from agentv.model.response import Request, Responder
+from agentv.model.response import Request, Responder, Response
 from agentv.registry import service
 from agentv.settings.addresses import address_complaints
 from agentv.settings.transform import TransformFailure, apply_transform, script_file
@@ -35,7 +36,8 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     """An HTTP endpoint as promptfoo calls it: templates have `prompt` and the variables of the case.
 
     A text in a JSON body that is a JSON object or list is sent as such. `query` is added to the address. `javascript`
-    returns the answer for the text of a response, `output`; `context.metadata.response` has its status and headers.
+    returns the answer for the text of a response, `output`, or an object with it as its `output`, and optionally
+    `error`, `cost`, `tokenUsage`, `metadata` and `guardrails`; `context.metadata.response` has its status and headers.
     `response_function` is a function of a JavaScript file that does, and `prompt_javascript` returns another prompt.
     With `raw`, values are inserted as in a JSON text, and the body is sent as it is. With `chat_format: json`, the
     prompt is the JSON list of the messages.
@@ -47,7 +49,7 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     """Parameters that are added to the URL, as templates."""
 
     javascript: str = "output"
-    """Code that returns the answer for `output`, the text of a response."""
+    """Code that returns the answer for `output`, the text of a response, or an object with it as its `output`."""
 
     response_function: str | None = None
     """Function that returns the answer, `file.js` or `file.js:name`, called with the data, the text and a context."""
@@ -88,6 +90,16 @@ class _Responder(HttpResponder):
         fixed = {name: value for name, value in settings.headers.items() if not is_template(value)}
         super().__init__(msgspec.structs.replace(settings, headers=fixed, body=None, method="GET"))
         self._settings, self._method = settings, settings.method
+
+    async def respond(self, request: Request) -> Response:
+        """Send one request, and read what the code returns for its response. Raises TargetFailure."""
+        response = await super().respond(request)
+        value = response.messages[0].content
+        if not isinstance(value, dict) or value.get("output") in (None, False, 0, ""):  # as in JavaScript: [] is true
+            return response
+        figures = read_response(value)
+        duration = response.duration_ms if figures.duration_ms is None else figures.duration_ms
+        return msgspec.structs.replace(figures, duration_ms=duration, calls_unknown=True)
 
     def _rendered(self, request: Request) -> tuple[str, dict[str, str], bytes | None]:
         settings = self._settings
@@ -130,13 +142,12 @@ class _Responder(HttpResponder):
             raise self._client.unreadable(http_response, str(failure)) from None
 
     def _called(self, function: str, text: str, context: dict[str, Any]) -> Any:
-        """Return what a function of a file returns, or its `output`. Raises ValueError."""
+        """Return what a function of a file returns, as the `output` of an object. Raises ValueError."""
         file, name = script_file(function) or (function, "")
         call = service("javascript-files", f"'transformResponse' {function}")
-        value = call(
-            os.path.abspath(os.path.join(self._home, file)), name, [_json_or_none(text) or None, text, context]
-        )
-        return value.get("output") or value if isinstance(value, dict) else value
+        path = os.path.abspath(os.path.join(self._home, file))
+        value = call(path, name, [_json_or_none(text) or None, text, context])
+        return value if isinstance(value, dict) and {"output", "error"} & value.keys() else {"output": value}
 
 
 def _escaped(variables: Mapping[str, Any]) -> dict[str, Any]:

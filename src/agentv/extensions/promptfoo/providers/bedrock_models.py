@@ -8,7 +8,7 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at
 
-_NO_CHAT = re.compile(r"(?:api|nova-sonic)(?::|$)|.*(?:amazon\.nova-(?:sonic|reel)|luma\.ray)")
+_NO_CHAT = re.compile(r"bedrock:(?:(?:api|nova-sonic)(?::|$)|.*(?:amazon\.nova-(?:sonic|reel)|luma\.ray))")
 _MANTLE = re.compile(
     r"(?P<mode>mantle|responses):(?P<model>.+)"
     r"|(?:(?:converse|completion):)?(?P<frontier>(?:openai\.(?!.*gpt-oss)|xai\.grok-).+)"
@@ -18,16 +18,17 @@ _MANTLE = re.compile(
 _GROK, _GEMMA = "xai.grok-", "google.gemma-4"
 
 
-def is_no_chat(rest: str) -> bool:
-    """Whether an id names a model of speech or video, or a request in the form of the service."""
-    return _NO_CHAT.match(rest) is not None
+def is_no_chat(id: str) -> bool:
+    """Whether an id names a model of speech or video of Bedrock, or a request in the form of the service."""
+    return _NO_CHAT.match(id) is not None
 
 
-def as_openai(rest: str, config: dict[str, Any], lose: Lose) -> tuple[str, dict[str, Any]] | None:
-    """Return the id and the config of a model with the API of OpenAI; None for any other model."""
+def routed(id: str, config: dict[str, Any], lose: Lose) -> tuple[str, dict[str, Any]]:
+    """Return the id and the config with usual names; those of a provider of OpenAI for a model with that API."""
+    rest = id.removeprefix("bedrock:")
     match = _MANTLE.fullmatch(rest)
     if match is None:
-        return None
+        return id, _common_settings(rest, config)
     model = match["model"] or match["frontier"]
     is_frontier, is_grok = match["frontier"] is not None, model.startswith(_GROK)
     default = "us-west-2" if is_grok else "us-east-2" if is_frontier else "us-east-1"
@@ -44,8 +45,7 @@ def as_openai(rest: str, config: dict[str, Any], lose: Lose) -> tuple[str, dict[
     return f"openai:{mode}:{model}", {**own, **settings}
 
 
-def common_settings(rest: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the config of a model of another API with the usual names of its settings."""
+def _common_settings(rest: str, config: dict[str, Any]) -> dict[str, Any]:
     names = {"maxTokens": "max_tokens"} if rest.startswith("converse:") else {"max_gen_len": "max_tokens"}
     common = {names.get(key, key): value for key, value in config.items()}
     nova = object_at(config, "interfaceConfig")

@@ -38,11 +38,11 @@ def http_entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict
 
 
 def _request(id: str, config: dict[str, Any]) -> dict[str, Any]:
-    url, body = config.get("url", id), config.get("body")
+    url = config.get("url", id)
     if not isinstance(url, str) or "://" not in url:
         raise ValueError("it has no `url`")
     entry: dict[str, Any] = {"provider": "promptfoo_http", "url": url}
-    entry["method"] = text_of(config.get("method")).upper() or ("GET" if body is None else "POST")
+    entry["method"] = text_of(config.get("method")).upper() or "GET"
     if isinstance(config.get("queryParams"), dict):
         entry["query"] = {key: text_of(value) for key, value in config["queryParams"].items()}
     return entry | {key: config[key] for key in ("headers", "body") if not is_blank(config.get(key))}
