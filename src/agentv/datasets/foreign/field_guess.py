@@ -128,7 +128,7 @@ _EXPECTED = re.compile("expected|answer|reference|ideal|gold|truth|solution|targ
 
 _CHECK = re.compile("expect|must|forbid|should|unacceptable|assert|rubric|grader|criteria|check", re.IGNORECASE)
 _NO_CHECK = re.compile("(?:id|type|count|name|path|status|at)$", re.IGNORECASE)
-"""How the names of fields begin that look like a check, and how those end that are none."""
+"""How the names of checks begin, and how the names of ids, counts and the like end."""
 
 _PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
 """A part of a regular expression, which is not a text that an answer contains."""
