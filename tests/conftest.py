@@ -51,9 +51,15 @@ def pytest_configure() -> None:
     settings.load_profile("agentv")
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while the tests are collected: it takes a fifth of the time, and they live until the end."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Keep the collected tests out of garbage collection: they live until the end."""
+    """Keep the collected tests out of garbage collection."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,14 +7,12 @@ signals or of process groups starts the real program.
 
 import atexit
 import gc
-import json
 import os
 import pkgutil
 import select
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -32,19 +30,22 @@ PACKAGES += tuple(f"extensions.{name}" for name in ("judge", "view") if name in 
 CLIENT = """\
 #!/bin/sh
 exec "{python}" -IS -c '
-import json, os, signal, socket, struct, sys
-with socket.socket(socket.AF_UNIX) as server:
-    server.connect("{address}")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: server.sendall(bytes([number])))
-    request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-    socket.send_fds(server, [struct.pack("!I", len(request))], [0, 1, 2])
-    server.sendall(request)
-    code = server.recv(1)
-os._exit(code[0] if code else 70)
+import _signal, _socket, posix, sys
+server = _socket.socket(_socket.AF_UNIX)
+server.connect("{address}")
+for number in (_signal.SIGINT, _signal.SIGTERM):
+    _signal.signal(number, lambda number, _: server.sendall(bytes([number])))
+arguments = [text.encode(sys.getfilesystemencoding(), "surrogateescape") for text in sys.argv[1:]]
+variables = [name + b"=" + value for name, value in posix.environ.items()]
+request = b"\\0".join([b"%d" % len(arguments), *arguments, posix.getcwdb(), *variables])
+streams = b"".join(stream.to_bytes(4, sys.byteorder) for stream in (0, 1, 2))
+server.sendmsg([b"%8d" % len(request)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+server.sendall(request)
+code = server.recv(1)
+posix._exit(code[0] if code else 70)
 ' "$@"
 """
-"""Hands its streams over, forwards signals, and waits for the exit code."""
+"""Hands its streams over, forwards signals, and waits for the exit code. It imports no module written in Python."""
 
 
 @contextmanager
@@ -74,18 +75,59 @@ def serve(address, main):
         print(f"the module {error.name} is not installed", flush=True)
         raise
     gc.freeze()  # the forks share the memory of what is imported
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
-    listener.listen(100)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
-    print("ready", flush=True)
-    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            listener.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            answer(connection, main)
-        connection.close()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(100)
+        alarm, bell = socket.socketpair()
+        bell.setblocking(False)
+        signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        print("ready", flush=True)
+        answer_all(listener, alarm, main)
+
+
+def answer_all(listener, alarm, main):
+    """Start a process for each connection, forward its signals, and send the exit codes of those that ended."""
+    processes = {}
+    while sys.stdin not in (ready := select.select([listener, sys.stdin, alarm, *processes], [], [])[0]):
+        for connection in processes.keys() & ready:
+            number = connection.recv(1) or bytes([signal.SIGKILL])  # the caller was killed
+            os.kill(processes[connection], number[0])
+        if alarm in ready:
+            alarm.recv(4096)
+            end_all(processes)
+        if listener in ready:
+            connection, _ = listener.accept()
+            if process := start(connection, main, [listener, alarm, *processes]):
+                processes[connection] = process
+
+
+def start(connection, main, sockets):
+    """Run the command of a connection in a fork and return its process; None if the caller was killed."""
+    head, streams, *_ = socket.recv_fds(connection, 8, 3)
+    request = connection.recv(int(head or 0), socket.MSG_WAITALL)
+    process = None
+    if streams and len(request) == int(head) and (process := os.fork()) == 0:
+        for each in (connection, *sockets):
+            each.close()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        take_over(streams, request)
+        call(main)
+    for stream in streams:
+        os.close(stream)
+    return process
+
+
+def end_all(processes):
+    """Send the exit codes of processes that have ended."""
+    for connection, process in list(processes.items()):
+        if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            with suppress(BrokenPipeError):  # the caller was killed
+                connection.sendall(bytes([code if code >= 0 else 128 - code]))
+            del processes[connection]
+            connection.close()
 
 
 def import_all(module):
@@ -97,31 +139,7 @@ def import_all(module):
             import_module(each.name)
 
 
-def answer(connection, main):
-    """Run the command of a connection in another fork, send its exit code, and end."""
-    head, streams, *_ = socket.recv_fds(connection, 4, 3)
-    request = connection.recv(*struct.unpack("!I", head), socket.MSG_WAITALL)
-    if (process := os.fork()) == 0:
-        connection.close()
-        take_over(streams, *json.loads(request))
-        call(main)
-    for stream in streams:
-        os.close(stream)
-    threading.Thread(target=forward_signals, args=(connection, process), daemon=True).start()
-    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    with suppress(BrokenPipeError):  # the caller was killed
-        connection.sendall(bytes([code if code >= 0 else 128 - code]))
-    os._exit(0)
-
-
-def forward_signals(connection, process):
-    with suppress(ProcessLookupError):  # it has ended
-        while number := connection.recv(1):
-            os.kill(process, number[0])
-        os.kill(process, signal.SIGKILL)  # the caller was killed
-
-
-def take_over(streams, arguments, folder, variables):
+def take_over(streams, request):
     """Take the place of the caller."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -129,10 +147,12 @@ def take_over(streams, arguments, folder, variables):
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the end
     sys.stdout = open(1, "w", 1 if os.isatty(1) else -1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    count, *texts = map(os.fsdecode, request.split(b"\0"))
+    arguments, (folder, *variables) = texts[: int(count)], texts[int(count) :]
     sys.argv[1:] = arguments
     os.chdir(folder)
     os.environ.clear()
-    os.environ.update(variables)
+    os.environ.update(variable.split("=", 1) for variable in variables)
     places = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:0] = [str(Path.cwd()), *(os.path.abspath(place) for place in places)]
 

@@ -187,7 +187,7 @@ OUTSIDE = (
 
 @pytest.mark.parametrize(("tool", "arguments"), OUTSIDE, ids=lambda each: str(each)[:40])
 def test_paths_that_lead_out_of_the_project_are_refused(server, project, tool, arguments):
-    outside = project.parent / "outside"
+    outside = project.parent / f"outside-{project.name}"
     if not outside.is_dir():
         outside.mkdir()
         (outside / "cases.yaml").write_text("evalcases: [{id: a, input: private, expected_outcome: x}]\n")
