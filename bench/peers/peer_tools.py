@@ -63,15 +63,20 @@ def npm_version(package: Path) -> str:
     return str(json.loads((package / "package.json").read_text("utf-8"))["version"])
 
 
-def python_with(packages: Iterable[str], variable: str) -> str:
-    """Return an interpreter with some packages: the one that a variable names, or that of a new environment."""
+def python_with(packages: Iterable[str], variable: str, alone: Iterable[str] = ()) -> str:
+    """Return an interpreter with some packages: the one that a variable names, or that of a new environment.
+
+    Those in `alone` are installed without their dependencies, some of which do not build any more.
+    """
     program = os.environ.get(variable)
     if program:
         return program
     folder = temporary_folder("python")
     run_tool([sys.executable, "-m", "venv", str(folder)], folder)
     program = str(folder / "bin" / "python")
-    run_tool([program, "-m", "pip", "install", "--quiet", *packages], folder, timeout=_INSTALL_SECONDS)
+    for parts in (["--no-deps", *alone] if alone else [], list(packages)):
+        if parts:
+            run_tool([program, "-m", "pip", "install", "--quiet", *parts], folder, timeout=_INSTALL_SECONDS)
     return program
 
 

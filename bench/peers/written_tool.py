@@ -112,12 +112,21 @@ for case in load_eval_set_from_file(sys.argv[1], "written").eval_cases:
     passed = all(result.overall_eval_status == EvalStatus.PASSED for result in results)
     record("google-adk", case.eval_id, "default criteria", contents[-1].parts[0].text, passed, results[0].overall_score)
 """
-_PROGRAMS = {
-    "inspect": (_INSPECT, ["inspect-ai"]),
-    "deepeval": (_DEEPEVAL, ["deepeval"]),
-    "adk": (_ADK, ["google-adk", "rouge-score"]),
-    "openai-evals": (_OPENAI, ["evals"]),
+_EVALS_IMPORTS = (
+    *("backoff", "blobfile", "dacite", "filelock", "fire", "lz4", "mock", "numpy", "openai", "pydantic", "pyyaml"),
+    *("requests", "termcolor", "tiktoken", "tqdm", "zstandard"),
+)
+_PROGRAMS: dict[str, tuple[str, list[str], list[str]]] = {
+    "inspect": (_INSPECT, ["inspect-ai"], []),
+    "deepeval": (_DEEPEVAL, ["deepeval"], []),
+    "adk": (_ADK, ["google-adk", "rouge-score"], []),
+    "openai-evals": (
+        _OPENAI,
+        [*_EVALS_IMPORTS],
+        ["evals"],
+    ),
 }
+"""For each tool, a program that records, the packages it needs, and those installed without their dependencies."""
 
 
 def convert(folder: Path) -> None:
@@ -135,8 +144,8 @@ def records() -> Iterator[dict[str, Any]]:
     shutil.copytree(source, folder, dirs_exist_ok=True)
     yield from _promptfoo(folder)
     yield from _skills(folder)
-    for tool, (program, packages) in _PROGRAMS.items():
-        python = python_with(packages, f"PEERS_PYTHON_{tool.partition('-')[0].upper()}")
+    for tool, (program, packages, alone) in _PROGRAMS.items():
+        python = python_with(packages, f"PEERS_PYTHON_{tool.partition('-')[0].upper()}", alone)
         env = {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "DEEPEVAL_DISABLE_DOTENV": "1"}
         ended = run_tool([python, "-c", _RECORD + program, FILES[tool]], folder, env)
         lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"version"')]

@@ -18,7 +18,7 @@ EXTENSIONS = {
     "convert": "commands",
     "generate": "commands",
     "github": "commands",
-    "interop": "commands foreign_formats foreign_folders result_formats session_formats services",
+    "interop": "commands evaluators foreign_formats foreign_folders result_formats session_formats services",
     "javascript": "evaluators services targets",
     "judge": "commands services",
     "maintenance": "commands",

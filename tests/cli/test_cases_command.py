@@ -179,6 +179,7 @@ def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
         ("question,must_contain,labels\nq,a,b\n", "--map input=question,contains_all=must_contain,tags=labels"),
         ("userMessage,mustContain\nq,a\n", "--map input=userMessage,contains_all=mustContain"),
         ("question,expectedAnswer\nq,a\n", "--map input=question,expected_output=expectedAnswer"),
+        ("question,expected,gold_sql\nq,5 rows,SELECT 1\n", "--map 'input=question,expected_output=gold_sql,"),
     ],
 )
 def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):
@@ -192,6 +193,11 @@ def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):
         ("utterance,slot\nbook,reserve\n", "the expected answer.\nChoose among: utterance, slot"),
         ("question,response,score\nq,a,1\n", "the expected answer.\nChoose among: question, response, score"),
         ("question,options,key\nq,a;b,a\n", "the input and the expected answer."),
+        ("intent,site\nBuy me two red shirts,a\n", "the expected answer.\nChoose among: intent, site"),
+        ("question,response,is_accepted\nq,a,1\n", "the expected answer."),
+        ("question,expectedSafety,expectedTool\nq,none,get\n", "the expected answer."),
+        ('question,expected_columns_any\nq,"[""a"", ""b""]"\n', "the expected answer."),
+        ("stages,labels\nq,a\n", "the input and the expected answer."),
         ("a,b,answer\nx,y,z\n", "the input.\nChoose among: a, b, answer"),
         ("a,b\nx,y\n", "the input and the expected answer."),
     ],
@@ -200,3 +206,59 @@ def test_a_guess_names_the_field_that_is_missing(folder, command, table, missing
     folder.write("t.csv", table)
     outcome = command("cases", "t.csv", "--guess")
     assert f"Not recognized: the field with {missing}" in outcome.stdout and "Use it" not in outcome.stdout
+
+
+def test_a_guess_names_the_fields_that_look_like_checks_and_are_none(folder, command):
+    record = '{"prompt": "p", "expected_behavior": ["a b"], "forbidden_behavior": ["c"], "check_id": 1, "expected": ""}'
+    folder.write("t.jsonl", record)
+    outcome = command("cases", "t.jsonl", "--guess")
+    assert "Not checked, but kept as metadata: forbidden_behavior.\n\nUse it" in outcome.stdout
+    assert "rubrics=expected_behavior" in outcome.stdout
+
+
+def test_a_guess_does_not_take_patterns_for_texts(folder, command):
+    folder.write("c.yaml", "cases:\n  - {question: Price?, must_include: ['99\\.99', 'no|none']}\n")
+    outcome = command("cases", "c.yaml", "--guess")
+    assert "Not recognized: the field with the expected answer" in outcome.stdout and "contains" not in outcome.stdout
+
+
+def test_a_guess_for_a_file_that_cannot_be_read_says_why(folder, command):
+    folder.write("c.jsonl", '// A comment\n{"question": "Why?"}\n')
+    outcome = command("cases", "c.jsonl", "--guess")
+    assert outcome.code == 2 and "Line 1: Invalid JSON - a comment is not JSON" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("record", "proposal"),
+    [
+        (
+            '{"input": "q", "setup": {"facts": ["x"]}, "judge_criteria": "Says yes"}',
+            "input=input,expected_outcome=judge_criteria,",
+        ),
+        (
+            '{"id": 1, "ticket": {"subject": "s", "body": "b"}, "expected": "x"}',
+            "input=ticket.subject+ticket.body,expected_output=expected",
+        ),
+        (
+            '{"question": "q", "expected_tools": ["find"], "forbid_tools": ["rm"]}',
+            "tools=expected_tools,not_tools=forbid_tools",
+        ),
+        (
+            '{"input": "q", "expectedSafety": "none", "requiredTerms": ["a"]}',
+            "--map 'input=input,contains_all=requiredTerms,",
+        ),
+        (
+            '{"email_body": "q", "ground_truth": {"rubric": ["Is kind"]}}',
+            "input=email_body,rubrics=ground_truth.rubric",
+        ),
+    ],
+)
+def test_a_guess_finds_fields_of_nested_objects(folder, command, record, proposal):
+    folder.write("c.json", f"[{record}]")
+    assert proposal in command("cases", "c.json", "--guess").stdout
+
+
+def test_records_with_an_input_and_unknown_expectations_need_a_map(folder, command):
+    folder.write("c.json", '[{"id": 1, "input": "Refund me", "expected_category": "billing"}]')
+    outcome = command("cases", "c.json")
+    assert outcome.code == 2 and "--map 'id=id,input=input,expected_output=expected_category'" in outcome.stderr

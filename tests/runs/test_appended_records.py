@@ -22,7 +22,7 @@ class Appended:
 
     def append(self, *ids, answer="x"):
         for id in ids:
-            self.store.append(made(eval_id=id, candidate_answer=answer), self.written.append)
+            self.store.append(made(eval_id=id, candidate_answer=answer), self.written.extend)
 
     @property
     def lines(self):

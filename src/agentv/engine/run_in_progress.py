@@ -67,6 +67,7 @@ class RunInProgress:
         self.summary = SummaryBuilder(self.manifest.run_id, plan.checked.most_per_case)
         self._executor = executor
         self._observer = observer
+        self._is_observed = type(observer).result is not Observer.result
         self.has_begun = False
         self.outage: str | None = None
         self._down: set[str] = set()
@@ -144,7 +145,8 @@ class RunInProgress:
                 self._stop("outage")
             return self._stopped is not None
         self._keep(result, self._written)
-        self._stopped = self._stopped or self._errors.add(result)
+        if result.error is not None or not self._errors.has_ended:
+            self._stopped = self._stopped or self._errors.add(result)
         if self._judges:
             self._stopped = self._stopped or self._errors.add_verdicts(result)
         if self.plan.options.fail_fast and (result.verdict == "fail" or result.status == "error"):
@@ -212,7 +214,7 @@ class RunInProgress:
         record = msgspec.structs.replace(decision.record, run_id=self.manifest.run_id)
         if self.plan.rescored is None:
             self._earlier += 1
-            self._keep(record, self.summary.add)
+            self._keep(record, self.summary.add_all)
         else:
             self.emit(record)
         return None
@@ -230,8 +232,9 @@ class RunInProgress:
             self._gate.add_result(result)
         self.store.append(result, written)
 
-    def _written(self, result: Result) -> None:
-        self.summary.add(result)
-        self._observer.result(result)
-        for note in format_notes(result.evaluator_results, self._judges) if self._judges else ():
-            self._observer.note(note)
+    def _written(self, results: list[Result]) -> None:
+        self.summary.add_all(results)
+        for result in results if self._is_observed or self._judges else ():
+            self._observer.result(result)
+            for note in format_notes(result.evaluator_results, self._judges):
+                self._observer.note(note)

@@ -91,20 +91,21 @@ class LiveJobs(JobSource):
         self._known = project.names
         self._trials = options.trials
         self._default_trials = project.defaults.trials or 1
-        self._last: tuple[Execution, int, dict[str, int]] | None = None
+        self._last: tuple[Execution | None, int, dict[str, int], str | None] = (None, 0, {}, None)
 
     def counts(self, case: EvalCase) -> dict[str, int]:
-        last = self._last
-        prompts = len(case.details.prompts)
-        if last is None or last[0] is not case.execution or last[1] != prompts:
-            counts = dict.fromkeys(self._targets_of(case), self._trials_of(case) * max(1, prompts))
-            last = self._last = (case.execution, prompts, counts)
-        return last[2]
+        if self._last[0] is not case.execution or self._last[1] != len(case.details.prompts):
+            prompts, trials = len(case.details.prompts), self._trials_of(case)
+            counts = dict.fromkeys(self._targets_of(case), trials * max(1, prompts))
+            only = next(iter(counts)) if trials == len(counts) == 1 and not prompts else None
+            self._last = (case.execution, prompts, counts, only)
+        return self._last[2]
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
-        trials, counts = self._trials or case.execution.trials or self._default_trials, self.counts(case)
-        if trials == len(counts) == 1 and not case.details.prompts:  # the common case
-            return [Job(case, next(iter(counts)), None, 1, fingerprint)]
+        counts = self.counts(case)
+        if (only := self._last[3]) is not None:  # the common case
+            return [Job(case, only, None, 1, fingerprint)]
+        trials = self._trials_of(case)
         prompts: list[str | None] = [prompt.id for prompt in case.prompts] or [None]
         return [
             Job(case, target, prompt, trial, fingerprint)

@@ -35,7 +35,7 @@ class Failure(msgspec.Struct, frozen=True):
     is_unavailable: bool = False
 
 
-class Ticket:
+class Ticket(msgspec.Struct, eq=False):
     """A request. Its last call has a `number`, and started with `level` calls in flight, itself included.
 
     `counted` are its failed calls outside outages: how many calls had been answered before each. `is_error` once they
@@ -43,18 +43,29 @@ class Ticket:
     `down_s` is how long the endpoint had been down when the request had waited too long.
     """
 
-    number = level = failed_number = retries = queued = 0
-    failed_at = ready_at = delay_s = down_s = 0.0
-    is_isolated = is_forgiven = is_error = is_waiting = has_place = is_probe = repeats = False
+    lane: Lane
+    patience_s: float = inf
+    opens_job: bool = False
+    has_place: bool = False
+    number: int = 0
+    level: int = 0
+    failed_number: int = 0
+    retries: int = 0
+    queued: int = 0
+    failed_at: float = 0.0
+    ready_at: float = 0.0
+    delay_s: float = 0.0
+    down_s: float = 0.0
+    is_isolated: bool = False
+    is_forgiven: bool = False
+    is_error: bool = False
+    is_waiting: bool = False
+    is_probe: bool = False
+    repeats: bool = False
     counted: tuple[int, ...] = ()
     place: Any = None
     extra: Any = None
-    reason = ""
-
-    def __init__(self, lane: Lane, patience_s: float = inf, opens_job: bool = False) -> None:
-        self.lane = lane
-        self.patience_s = patience_s
-        self.opens_job = opens_job
+    reason: str = ""
 
     @property
     def is_spent(self) -> bool:

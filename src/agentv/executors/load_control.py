@@ -181,8 +181,11 @@ class Endpoint:
 
     def answered(self, ticket: Ticket) -> list[Ticket]:
         """Count an answered call; return the requests that are errors because of it."""
-        self.release(ticket)
         lane, level = ticket.lane, 0 if ticket.repeats else ticket.level
+        if ticket.has_place:
+            ticket.has_place = False
+            self.in_flight -= 1
+            lane.in_flight -= 1
         self.answers += 1
         lane.answers += 1
         lane.answered_number = max(lane.answered_number, ticket.number)

@@ -9,7 +9,7 @@ import msgspec
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data, execution_to_json
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
 from agentv.model.origin import NOWHERE, Place
-from agentv.model.values import ComparedByContent, FrozenDict, digest, hash_bytes, to_json
+from agentv.model.values import EMPTY_HASH, ComparedByContent, FrozenDict, digest, to_json
 from agentv.model.workspace_settings import Workspace
 
 
@@ -370,11 +370,11 @@ def _turn_to_data(turn: Turn) -> dict[str, Any]:
 def _text_fingerprints(text: str, expected: str | tuple[()], outcome: str) -> tuple[str, str]:
     """Return the fingerprints of a case of plain texts, the most common kind, from JSON built by hand for speed."""
     input_json = b'"input":[{"content":%b,"role":"user"}]' % to_json(text)
-    output = b'"expected_output":[]'
-    if type(expected) is str:
-        output = b'"expected_output":[{"content":%b,"role":"assistant"}]' % to_json(expected)
-    whole = b'{"context":[],"expected_outcome":%b,%b,%b,"rubrics":[]}' % (to_json(outcome), output, input_json)
-    return hash_bytes(b"{%b}" % input_json), hash_bytes(whole)
+    output = b'{"content":%b,"role":"assistant"}' % to_json(expected) if type(expected) is str else b""
+    whole = b'{"context":[],"expected_outcome":%b,"expected_output":[%b],%b,"rubrics":[]}'
+    (of_input := EMPTY_HASH.copy()).update(b"{%b}" % input_json)
+    (of_case := EMPTY_HASH.copy()).update(whole % (to_json(outcome), output, input_json))
+    return of_input.hexdigest(), of_case.hexdigest()
 
 
 def _input_data(case: EvalCase) -> dict[str, Any]:

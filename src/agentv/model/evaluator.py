@@ -302,7 +302,8 @@ def execution_to_data(execution: Execution) -> dict[str, Any]:
 
 def execution_to_json(execution: Execution) -> msgspec.Raw:
     """Return the same as JSON."""
-    return _data_and_json(execution)[1]
+    forms: tuple[dict[str, Any], msgspec.Raw] = _last[1] if _last[0] is execution else _data_and_json(execution)
+    return forms[1]
 
 
 def _data_and_json(execution: Execution) -> tuple[dict[str, Any], msgspec.Raw]:

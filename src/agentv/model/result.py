@@ -287,7 +287,9 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     @property
     def judge_cost_usd(self) -> float | None:
         """The cost of the evaluators and of a simulated user; None if unknown."""
-        judged = _known_cost(self.evaluator_results)
+        results = self.evaluator_results
+        is_simple = len(results) == 1 and not results[0].evaluator_results
+        judged = results[0].cost_usd if is_simple else _known_cost(results)
         user = None if self.conversation is None else self.conversation.user_metrics
         return judged if user is None or user.cost_usd is None else user.cost_usd + (judged or 0.0)
 

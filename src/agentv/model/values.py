@@ -108,12 +108,13 @@ def digest(value: Any) -> str:
     return hash_bytes(msgspec.json.encode(value, order="sorted"))
 
 
-_EMPTY_HASH = hashlib.blake2b(digest_size=16)
+EMPTY_HASH = hashlib.blake2b(digest_size=16)
+"""Copied for a new hash, in half of the time that making one takes."""
 
 
 def hash_bytes(data: bytes) -> str:
     """Return a hash of bytes, 32 hex digits."""
-    digest = _EMPTY_HASH.copy()  # in half of the time of a new one
+    digest = EMPTY_HASH.copy()
     digest.update(data)
     return digest.hexdigest()
 

@@ -135,17 +135,20 @@ class RecordFields(Protocol):
 
 
 Fields = TypeVar("Fields", bound=RecordFields)
-
-_encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def encode_record(result: Result) -> bytes:
-    """Encode a result as one line with its newline. Never fails: values that JSON cannot represent become text."""
+    """Encode a result as one line with its newline, like `encode_records`."""
+    return encode_records([result])
+
+
+def encode_records(results: list[Result]) -> bytes:
+    """Encode results as lines. Never fails: a lone surrogate or a set from user code must not lose a paid answer."""
     try:
-        return _encode(result) + b"\n"
+        return _encode_lines(results)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        # Answers and details come from user code: a lone surrogate or a set must not lose a paid answer.
-        return _encode(_plain(result)) + b"\n"
+        return b"".join(map(encode_record, results)) if len(results) > 1 else _encode_lines([_plain(results[0])])
 
 
 def decode_record(line: bytes, run_id: str = "", needs_score: bool = True) -> Result:
@@ -197,8 +200,8 @@ def record_from_data(data: Any, run_id: str = "", needs_score: bool = True) -> R
 
 def _check_version(version: object) -> None:
     if version != SCHEMA_VERSION:
-        reads = f"this version of agentv reads {SCHEMA_VERSION}; it may be too old for this run"
-        raise RecordError(f"schema_version is {version!r}, but {reads}")
+        own = f"this version of agentv reads {SCHEMA_VERSION}"
+        raise RecordError(f"schema_version is {version!r}, but {own}; it may be too old for this run")
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
@@ -225,7 +228,6 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 RESULTS_FILE = "results.jsonl"
 _MOST_CHECKED_BYTES = 64 << 20
-_MOST_ENTRIES = 100
 _HEAD_BYTES = 64 * 1024
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _CHECKED_TOGETHER = 256
@@ -306,7 +308,7 @@ def _json_problem(path: Path) -> str:
 
 def _results_inside(folder: Path, known_formats: list[ResultFormat]) -> tuple[str, str]:
     """Return a message and a hint for a folder that is not a run itself: the results in it."""
-    for path in islice(sorted(folder.iterdir()), _MOST_ENTRIES):
+    for path in islice(sorted(folder.iterdir()), 100):
         head = b""
         if path.is_file():
             with suppress(OSError), path.open("rb") as file:

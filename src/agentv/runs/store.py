@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, overload
@@ -29,6 +31,7 @@ from agentv.runs.record import (
     decode_record,
     decoded_lines,
     encode_record,
+    encode_records,
     field_decoder,
     format_of,
     repair_hint,
@@ -40,8 +43,8 @@ if TYPE_CHECKING:
     from agentv.runs.run_figures import Figures
 
 CallSoon = Callable[[Callable[[], None]], object]
-Written = Callable[[Result], object]
-"""Receives a record as written, without secrets."""
+Written = Callable[[list[Result]], object]
+"""Receives records as written, without secrets."""
 
 MOST_PENDING, PENDING_S = 32, 0.005
 """How many records are written together, and how long they wait. A killed process can lose this much."""
@@ -324,7 +327,7 @@ class RunStore(AbstractContextManager["RunStore"]):
             writer.check()
 
     def append(self, result: Result, written: Written = lambda _: None) -> None:
-        """Write a record, together with others that follow quickly, and call `written` for each."""
+        """Write a record, together with others that follow quickly; `written` receives it then, with others."""
         pending = self._pending
         pending.append((result, written))
         assert self._results is not None
@@ -340,15 +343,20 @@ class RunStore(AbstractContextManager["RunStore"]):
             return
         pending, self._pending = self._pending, []
         results, redact = [result for result, _ in pending], self.folder.redact
-        lines = list(map(encode_record, results))
-        if redact is not None:
-            for number, line in enumerate(lines):
-                if (redacted := redact(line)) is not line:
-                    lines[number], results[number] = redacted, decode_record(redacted)
+        block = encode_records(results)
+        if redact is not None and redact(block) is not block:  # one of them contains a secret
+            lines = list(map(encode_record, results))
+            redacted = list(map(redact, lines))
+            results = [
+                result if line is safe else decode_record(safe)
+                for result, line, safe in zip(results, lines, redacted, strict=True)
+            ]
+            block = b"".join(redacted)
         assert self._results is not None
-        self._results.write_all(lines)
-        for result, (_, written) in zip(results, pending, strict=True):
-            written(result)
+        self._results.write(block)
+        callbacks = [written for _, written in pending]
+        for written, records in groupby(zip(results, callbacks, strict=True), itemgetter(1)):
+            written([result for result, _ in records])
 
     def append_cases(self, lines: list[bytes]) -> None:
         """Write the lines of several cases, without secrets."""

@@ -77,8 +77,9 @@ class SummaryBuilder:
         self._targets[result.target].add(result)
 
     def add_all(self, results: Iterable[Result]) -> SummaryBuilder:
+        targets = self._targets
         for result in results:
-            self.add(result)
+            targets[result.target].add(result)
         return self
 
     def build(self, planned: Mapping[str, int] | None = None, cases: Mapping[str, int] | None = None) -> RunSummary:

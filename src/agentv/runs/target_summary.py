@@ -195,7 +195,8 @@ class TargetFigures:
                 self._case_scores.add(result.score, case, 1 / (result.probability or 1.0))
         self.usage.add(result)
         # The same conversation id in another dataset is another conversation.
-        group = key if (talk := cluster_of(result)) is None else hash((result.dataset_path, talk))
+        talk = None if result.conversation_id is None and result.cluster is None else cluster_of(result)
+        group = key if talk is None else hash((result.dataset_path, talk))
         weight = 1.0
         if result.probability is not None:
             weight = 1 / result.probability

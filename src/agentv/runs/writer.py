@@ -68,11 +68,14 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
 
     def write(self, line: bytes) -> None:
         """Append a line that ends in a newline. Raises AgentvError on failure, with nothing of the line in the file."""
-        self.write_all([line])
+        self._append(line if self._redact is None else self._redact(line))
 
     def write_all(self, lines: list[bytes]) -> None:
         """Append lines with one system call. On failure, all lines in the file are complete."""
-        self._append(b"".join(lines if self._redact is None else map(self._redact, lines)))
+        block = b"".join(lines)
+        if self._redact is not None and self._redact(block) is not block:  # one of them contains a secret
+            block = b"".join(map(self._redact, lines))
+        self._append(block)
 
     def _append(self, line: bytes) -> None:
         try:

@@ -128,5 +128,5 @@ def _fraction(key: str) -> float:
 def _last_user_text(request: Request) -> str:
     for message in reversed(request.messages):
         if message.role == "user" and message.content is not None:
-            return content_text(message.content)
+            return message.content if isinstance(message.content, str) else content_text(message.content)
     return request.prompt

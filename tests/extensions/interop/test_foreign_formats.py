@@ -199,7 +199,11 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
             "input=utterance,contains_any=must_include_any",
         ),
         ("d.jsonl", '{"id": "a", "doc": "a.txt", "notes": "A long note"}\n', "input=FIELD,id=id,metadata.*=*"),
-        ("e.yaml", "- {query: Hi, expected_tools: [a], expected_files: [b]}\n", "input=query,metadata.*=*"),
+        (
+            "e.yaml",
+            "- {query: Hi, expected_tools: [a], expected_files: [b]}\n",
+            "input=query,tools=expected_tools,metadata.*=*",
+        ),
         ("f.yaml", "- {query: And Rome?, history: [{role: user, content: Hi}]}\n", "input=FIELD'"),
         ("g.yaml", "- {id: a, conversation: [{from_me: true, text: Hi}]}\n", "input=FIELD,id=id,metadata.*=*"),
         ("h.yaml", "- {question: Hi, pass_criteria: [Is kind]}\n", "input=question,rubrics=pass_criteria"),

@@ -119,3 +119,25 @@ def test_the_calls_of_an_answer_are_checked_as_in_promptfoo(folder, command, age
     records = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
     verdicts = {record["eval_id"]: record["verdict"] for record in records}
     assert verdicts == {name: row[0] for name, row in TESTS.items()}
+
+
+def test_the_calls_of_gemini_are_checked_against_its_declarations(folder, command, agentv_server):
+    pytest.importorskip("quickjs")
+    testing = pytest.importorskip("agentv_testing")
+    places = {"Oslo": {"place": "Oslo"}, "Rome": {}}
+
+    def answer(received):
+        city = next((city for city in places if city in received.prompt), None)
+        return testing.Answer(tool_calls=(ToolCall("weather", places[city], id="c"),)) if city else "Sunny"
+
+    parameters = {"type": "OBJECT", "properties": {"place": {"type": "STRING"}}, "required": ["place"]}
+    tools = [{"functionDeclarations": [{"name": "weather", "parameters": parameters}]}]
+    config = {"tools": tools, "apiBaseUrl": agentv_server(answer).url, "apiKey": "k"}
+    tests = [
+        {"vars": {"city": city}, "assert": [{"type": "is-valid-function-call"}]} for city in ("Oslo", "Rome", "Bern")
+    ]
+    providers = [{"id": "google:gemini-2.5-flash", "config": config}]
+    document = {"prompts": ["Weather in {{city}}?"], "providers": providers, "tests": tests}
+    command("eval", folder.write("promptfooconfig.json", json.dumps(document)), "--out", "run", "--workers", "1")
+    records = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
+    assert [record["verdict"] for record in records] == ["pass", "fail", "fail"]

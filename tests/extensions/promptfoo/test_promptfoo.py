@@ -254,6 +254,7 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
                 "id": "https",
                 "config": {
                     "url": "https://example.com/chat?u={{user}}",
+                    "method": "post",
                     "body": {"q": "{{prompt}}", "lang": "{{ language }}"},
                     "headers": {"Authorization": "Bearer ${{ KEY }}"},
                     "transformResponse": "json.choices[0].message.content",
@@ -399,6 +400,11 @@ def test_a_rescore_transforms_stored_data_again(command, folder):
         ("contains-any: a, b", {"type": "contains-any", "value": ["a", "b"]}),
         ("similar(0.9):x", {"type": "similar", "value": "x", "threshold": 0.9}),
         ("levenshtein(3):x", {"type": "levenshtein", "value": "x", "threshold": 3.0}),
+        ("similar(0):x", {"type": "similar", "value": "x", "threshold": 0.0}),
+        ("similar:dot:x", {"type": "similar", "value": "dot:x", "threshold": 0.8}),
+        ("javascript(0.4): 0.5", {"type": "javascript", "value": "0.5"}),
+        ("not-python: len(output)", {"type": "not-python", "value": "len(output)"}),
+        ("select-best: is kind", {"type": "equals", "value": "select-best: is kind"}),
         ("grade: is kind", {"type": "llm-rubric", "value": " is kind"}),
         ("eval: output > 1", {"type": "javascript", "value": "output > 1"}),
         ("file://check.py:f", {"type": "python", "value": "check.py:f"}),
@@ -620,3 +626,40 @@ def test_a_run_names_what_is_wrong_with_a_configuration(folder, command, text, m
     folder.write("promptfooconfig.yaml", text)
     ended = command("eval", "promptfooconfig.yaml")
     assert ended.code == 2 and message in ended.stderr, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "ids"),
+    [
+        ('prompt,label\nOne {{x}},first\n"Two, {{x}}" ,\n', {"first": "One a", "prompts.csv:2": "Two, a"}),
+        ("label,prompt\nfirst,One {{x}}\n", {"first": "One a"}),
+        ("Prompt\nOne {{x}}\nTwo\n", {"prompts.csv:1": "One a", "prompts.csv:2": "Two"}),
+        ('One {{x}}\n"Two"\n', {"prompts.csv:1": "One a", "prompts.csv:2": '"Two"'}),
+        ("One, {{x}}\nTwo\n", {"prompts.csv:1": "One, a", "prompts.csv:2": "Two"}),
+    ],
+)
+def test_prompts_of_a_table_are_its_column_or_its_lines(folder, command, table, ids):
+    folder.write("prompts.csv", table)
+    config = {"prompts": ["file://prompts.csv"], "providers": ["echo"], "tests": [{"vars": {"x": "a"}}]}
+    command("eval", folder.write("promptfooconfig.yaml", json.dumps(config)), "--out", "run")
+    records = results("run")
+    prompts = {record.get("prompt", "prompts.csv"): record["candidate_answer"] for record in records}
+    assert list(prompts.values()) == list(ids.values()) and (len(ids) == 1 or prompts == ids)
+
+
+def test_a_table_without_a_column_of_prompts_is_refused(folder, command):
+    folder.write("prompts.csv", "text,label\na,b\n")
+    folder.write("promptfooconfig.yaml", "prompts: [file://prompts.csv]\nproviders: [echo]\n")
+    assert "a column must be called 'prompt'" in command("validate", "promptfooconfig.yaml").stdout
+
+
+def test_prompts_that_are_programs_run_in_the_folder_of_the_configuration(folder, command):
+    script = "import os, sys\nprint(os.path.basename(os.getcwd()), *sys.argv[1:-1])\n"
+    folder.write("shop/tools/prompt.py", script)
+    folder.write("shop/tools/prompt", f"#!{sys.executable}\n{script}")
+    Path("shop/tools/prompt").chmod(0o755)
+    python = f"exec:{sys.executable} tools/prompt.py"
+    prompts = [python, f"{python} --kind", "file://tools/prompt"]
+    config = folder.write("shop/promptfooconfig.yaml", json.dumps({"prompts": prompts, "providers": ["echo"]}))
+    command("eval", config, "--out", "run")
+    assert [record["candidate_answer"] for record in results("run")] == ["shop", "shop --kind", "shop"]

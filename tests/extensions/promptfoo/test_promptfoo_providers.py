@@ -52,7 +52,103 @@ def test_an_id_of_promptfoo_is_mapped(provider):
     assert target_entry(provider, ".", pytest.fail) == MAPPED[provider]
 
 
+MANTLE = "https://bedrock-mantle.{}.api.aws/{}"
+BEDROCK = {
+    "bedrock:mantle:zai.glm-4.6": {"base_url": MANTLE.format("eu-west-1", "v1"), "model": "zai.glm-4.6", **DEFAULTS},
+    "bedrock:mantle:google.gemma-4-x": {"base_url": MANTLE.format("eu-west-1", "openai/v1"), **DEFAULTS},
+    "bedrock:openai.gpt-5.5": {"base_url": MANTLE.format("eu-west-1", "openai/v1"), "api": "responses"},
+    "bedrock:responses:openai.gpt-oss-120b": {"base_url": MANTLE.format("eu-west-1", "v1"), "api": "responses"},
+}
+
+
+@pytest.mark.parametrize("provider", BEDROCK)
+def test_a_model_of_bedrock_with_the_api_of_openai_is_called_there(provider):
+    entry = target_entry({"id": provider, "config": {"region": "eu-west-1"}}, ".", pytest.fail)
+    assert entry["provider"] == "openai" and entry["api_key"] == "${{ AWS_BEARER_TOKEN_BEDROCK }}"
+    assert BEDROCK[provider].items() <= entry.items()
+    assert ("temperature" in entry) == ("temperature" in BEDROCK[provider] or "gpt-oss" in provider)
+
+
+@pytest.mark.parametrize(
+    ("id", "config", "limit"),
+    [
+        ("bedrock:converse:us.anthropic.claude-sonnet-4-6", {"maxTokens": 9}, 9),
+        ("bedrock:amazon.nova-pro-v1:0", {"interfaceConfig": {"max_new_tokens": 8, "temperature": 0}}, 8),
+        ("bedrock:us.meta.llama3-2-1b-instruct-v1:0", {"max_gen_len": 7}, 7),
+    ],
+)
+def test_the_token_limit_of_bedrock_has_several_names(id, config, limit):
+    assert target_entry({"id": id, "config": config}, ".", pytest.fail)["max_output_tokens"] == limit
+
+
+def test_the_address_of_databricks_may_be_in_the_config(folder):
+    config = {"workspaceUrl": "https://shop.example/", "usageContext": {"team": "a"}}
+    entry = target_entry({"id": "databricks:m", "config": config}, ".", pytest.fail)
+    assert entry["base_url"] == "https://shop.example/serving-endpoints"
+    assert entry["extra_body"] == {"usage_context": {"team": "a"}}
+
+
+GENERATION = {"maxOutputTokens": 9, "topP": 0.9}
+CALLS = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}}
+GEMINI = [
+    ({"maxOutputTokens": 9, "topP": 0.9}, {"max_output_tokens": 9, "extra_body": {"generationConfig": {"topP": 0.9}}}),
+    ({"generationConfig": GENERATION}, {"extra_body": {"generationConfig": GENERATION}}),
+    ({"systemInstruction": {"parts": [{"text": "Be kind."}]}}, {"system_prompt": "Be kind."}),
+    (
+        {"responseSchema": {"type": "object"}},
+        {
+            "extra_body": {
+                "generationConfig": {"response_schema": {"type": "object"}, "response_mime_type": "application/json"}
+            }
+        },
+    ),
+    ({"toolConfig": CALLS}, {"extra_body": {"toolConfig": CALLS}}),
+    (
+        {"tool_config": {"function_calling_config": {"mode": "any", "allowed_function_names": ["f"]}}},
+        {"extra_body": {"toolConfig": CALLS}},
+    ),
+    ({"tools": {"googleSearch": {}}}, {"answer_form": "promptfoo", "tools": [{"googleSearch": {}}]}),
+]
+
+
+@pytest.mark.parametrize(("config", "settings"), GEMINI)
+def test_settings_of_gemini_are_those_of_its_requests(config, settings):
+    entry = target_entry({"id": "google:gemini-2.5-pro", "config": config}, ".", pytest.fail)
+    assert entry == {"provider": "gemini", "model": "gemini-2.5-pro", **settings}
+
+
+def test_settings_that_gemini_does_not_have_are_named():
+    lost: list[str] = []
+    config = {"systemInstruction": "Talk like {{who}}.", "region": "global", "tool_choice": "auto"}
+    entry = target_entry({"id": "vertex:gemini-2.5-pro", "config": config}, ".", lost.append)
+    assert entry == {"provider": "gemini", "model": "gemini-2.5-pro"}
+    assert [what for what in lost if "systemInstruction" in what or "region" in what or "tool_choice" in what] == lost[
+        1:
+    ]
+
+
+PHOTO = b"\xff\xd8\xff\xe0" + b"x" * 20
+
+
+def test_gemini_receives_the_images_in_a_text(folder, command):
+    folder.write("photo.jpg", PHOTO)
+    config = {"prompts": ["Look:\n{{photo}}\nWhat is {{it}}?"], "providers": ["google:gemini-2.5-flash"]}
+    config["tests"] = [{"vars": {"photo": "file://photo.jpg", "it": "{%"}}]
+    row = json.loads(command("cases", folder.write("promptfooconfig.yaml", json.dumps(config))).stdout)
+    first, image, last = row["input"][0]["content"]
+    assert (first["value"], last["value"]) == ("Look:", "What is {%?") and image["type"] == "image"
+    config["providers"].append("echo")
+    refused = command("validate", folder.write("promptfooconfig.yaml", json.dumps(config)))
+    assert "other providers their Base64" in refused.stdout
+
+
 REFUSED = (
+    *(
+        "bedrock:api:InvokeModel",
+        "bedrock:amazon.nova-sonic-v1:0",
+        "bedrock:amazon.nova-reel-v1:1",
+        "bedrock:luma.ray-v2:0",
+    ),
     *("a2a:http://x", "agentic:memory-poisoning", "azure:assistant:a"),
     *("azure:image:d", "azure:foundry-agent:a", "azure:realtime:d", "azure:video:d", "bam:m", "bedrock-agent:a"),
     *("bedrock:kb:x", "browser", "cloudera:m", "cloudflare-gateway:openai:m"),
@@ -174,3 +270,13 @@ def test_a_provider_whose_settings_cannot_be_read_is_named_and_the_others_are_ke
     whole = {"prompts": ["x"], "providers": [{"id": "http", "config": config}, "echo"]}
     ended = command("validate", folder.write("promptfooconfig.json", json.dumps(whole)))
     assert ended.code == 0 and "the provider 'http': The template '{{ env.NONE | random }}'" in ended.stdout
+
+
+def test_a_model_is_not_evaluated_instead_of_providers_that_cannot_be_used(folder, command):
+    path = folder.write("promptfooconfig.yaml", "prompts: [Hello]\nproviders: [{id: browser, label: page}]\n")
+    judged = command("eval", path, "--dry-run", "--judge", "openai:gpt-5")
+    assert (judged.code, "None of the targets in" in judged.stderr) == (2, True)
+    folder.write(
+        ".agentv/targets.yaml", "targets:\n  - {name: page, provider: mock}\n  - {name: other, provider: mock}\n"
+    )
+    assert "page: 1 job" in command("eval", path, "--dry-run").stdout

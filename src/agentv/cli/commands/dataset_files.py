@@ -13,11 +13,12 @@ from agentv.cli.project_options import CasesArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.dataset import Options
 from agentv.datasets.detection import MAPPED, detect
-from agentv.datasets.foreign.field_guess import guess_map, map_text, missing_keys
+from agentv.datasets.foreign.field_guess import guess_map, map_text, missing_keys, unchecked_names
 from agentv.datasets.foreign.field_map import parse_map
 from agentv.datasets.foreign.foreign_format import record_file
 from agentv.datasets.foreign.mapped_records import rows_of
 from agentv.datasets.formats.dataset_format import load_format
+from agentv.datasets.loader import case_source
 from agentv.engine.checks.findings import Finding, Report
 from agentv.engine.checks.validation import validate as validated
 from agentv.engine.run_options import EvalOptions
@@ -69,6 +70,7 @@ def _print_guess(path: str) -> None:
     rows = rows_of(record_file(path))
     guesses = guess_map(rows)
     if not rows:
+        case_source(path, warn=lambda _: None, note=lambda _: None).load()  # raises the problem of the file
         raise UsageError(f"Cannot propose a field map for {path}", "It has no records")
     for guess in guesses:
         output.echo(f"{guess.key:<18} ← {guess.path:<24} {guess.confidence:>4.0%}  {guess.reason}")
@@ -81,6 +83,8 @@ def _print_guess(path: str) -> None:
                 output.echo_json(fields.row(row))
             except ValueError as error:
                 output.echo(f"({error})")
+    if unchecked := unchecked_names(guesses, rows):
+        output.echo(f"\nNot checked, but kept as metadata: {', '.join(unchecked)}.")
     if missing:
         usable = [guess for guess in guesses if guess.key not in missing]
         fields_text = ", ".join(dict.fromkeys(str(name) for row in rows for name in row))

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, value_at
-from agentv.datasets.foreign.values import is_blank, parsed, text_of
+from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, listed, value_at
+from agentv.datasets.foreign.values import is_blank, parsed, text_of, texts_of
 
 UNSURE = 0.5
 """A guess below this confidence is not proposed."""
@@ -19,11 +19,33 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("input", "question", "query", "prompt", "user_input", "instruction", "user_message", "usermessage"),
         *("message",),
         *("text", "user_prompt", "user_query", "body", "scenario", "payload", "ticket", "email", "request", "problem"),
-        *("problem_statement", "inputs", "utterance", "task", "input_text", "sentence", "article", "dialogue"),
+        *(
+            "problem_statement",
+            "task_description",
+            "email_body",
+            "inputs",
+            "utterance",
+            "task",
+            "input_text",
+            "sentence",
+            "article",
+            "dialogue",
+        ),
         *("conversation", "messages", "review", "goal", "user", "q", "src", "source_text", "source_sentence", "source"),
+        *("intent", "research_problem"),
     ),
     "expected_output": (
-        *("expected_output", "expected", "reference", "reference_answer", "ideal", "ground_truth", "expected_answer"),
+        *(
+            "expected_output",
+            "gold_sql",
+            "expected_sql",
+            "expected",
+            "reference",
+            "reference_answer",
+            "ideal",
+            "ground_truth",
+            "expected_answer",
+        ),
         *("gold", "gold_answer", "answer", "answers", "target", "output", "outputs", "solution", "label", "completion"),
         *("expected_response", "expected_result", "reference_output", "golden_answer", "correct_answer"),
         *("ground_truth_answer", "targets", "output_text", "gold_label", "class", "sentiment", "intent", "summary"),
@@ -33,23 +55,37 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
     ),
     "expected_outcome": (
         *("expected_outcome", "criteria", "outcome", "expected_behavior", "success_criteria", "rubric", "check"),
+        *("judge_criteria", "grading_criteria", "judge_rubric"),
     ),
     "contains_all": (
         *("must_contain", "expected_contains", "should_contain", "required_keywords", "keywords", "must_include"),
         *("expected_phrases", "expected_keywords", "contains", "includes", "must_mention", "answer_contains"),
         *("output_contains", "response_contains", "expected_substrings", "required_facts", "must_include_facts"),
-        *("must_include_all", "must_contain_all", "contains_all"),
+        *("must_include_all", "must_contain_all", "contains_all", "required_terms", "required_phrases"),
     ),
     "contains_any": ("must_include_any", "must_contain_any", "must_mention_any", "expected_any", "contains_any"),
     "not_contains_any": (
         *("must_not_contain", "should_not_contain", "forbidden", "forbids", "must_avoid", "mustavoid", "excludes"),
         *("forbidden_phrases", "not_contains", "must_not_include", "must_not_mention", "must_not_say"),
         *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
-        *("expected_not_contains", "must_not_contain_any", "expected_absent"),
+        *("expected_not_contains", "must_not_contain_any", "expected_absent", "forbidden_terms"),
     ),
+    "tools": ("expected_tools", "expect_tools", "required_tools", "tools_include"),
+    "not_tools": ("forbidden_tools", "forbid_tools", "tools_exclude", "tools_not_called"),
     "rubrics": (
-        *("rubrics", "expected_facts", "facts", "key_points", "expectations", "checklist", "pass_criteria"),
-        *("criteria", "success_criteria", "acceptance_criteria"),
+        *(
+            "rubrics",
+            "expected_facts",
+            "expected_answer_points",
+            "expected_points",
+            "key_facts",
+            "facts",
+            "key_points",
+            "expectations",
+            "checklist",
+            "pass_criteria",
+        ),
+        *("criteria", "success_criteria", "acceptance_criteria", "rubric", "expected_behavior", "expected_behaviors"),
     ),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts", "passage", "paragraph"),
     "tags": ("tags", "tag", "labels", "category", "categories"),
@@ -65,24 +101,42 @@ _WORDS = {
 }
 """Words in the name of a field, for fields without a name from the list."""
 
-_SCORED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "generator"})
+_SCORED = frozenset(
+    {"score", "scores", "rating", "grade", "reward", "passed", "is_accepted", "is_correct", "generator"}
+)
 """Names of fields next to any answer that a model wrote."""
 
-_RECORDED = frozenset({"score", "scores", "rating", "grade", "reward", "passed", "model", "model_name"})
+_RECORDED = _SCORED - {"generator"} | {"model", "model_name"}
 """Names of fields next to a response that a model wrote."""
 
 _WEAK = frozenset(
     (
         *("user", "task", "goal", "payload", "request", "source", "src", "conversation", "scenario", "email", "ticket"),
-        *("code", "reference_code", "message"),
+        *("code", "reference_code", "message", "research_problem"),
     )
 )
 """Names that often have something else: only texts of several words are taken."""
 
+_CLASS_WORDS = 3
+"""Words in the names of intents, on average: longer ones are what a user wants, and so the input."""
+
+_SETUP = frozenset({"setup", "fixture", "fixtures", "state", "config", "environment", "settings", "session", "seed"})
+"""Names of objects that are not compared with an answer."""
+
+_EXPECTED = re.compile("expected|answer|reference|ideal|gold|truth|solution|target", re.IGNORECASE)
+"""Words in the name of an answer, also without a field that is the input."""
+
+_CHECK = re.compile("expect|must|forbid|should|unacceptable|assert|rubric|grader|criteria|check", re.IGNORECASE)
+_NO_CHECK = re.compile("(?:id|type|count|name|path|status|at)$", re.IGNORECASE)
+"""How the names of checks begin, and how the names of ids, counts and the like end."""
+
+_PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
+"""A part of a regular expression, which is not a text that an answer contains."""
+
 _TEXT_ONLY = frozenset({"translation", "summary", "highlights"})
 """Names of an answer that is a text: an object has several."""
 
-_JOINED = (("instruction", "input"),)
+_JOINED = (("instruction", "input"), ("subject", "body"), ("title", "body"))
 """Names of fields that are an input together."""
 
 _PASSAGES = ("context", "passage", "paragraph", "story", "document", "article")
@@ -124,7 +178,7 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
         f"{name}.{key}"
         for record in records
         for name, value in record.items()
-        if isinstance(value, dict) and name not in _OPTIONS
+        if isinstance(value, dict) and name not in _OPTIONS | _SETUP
         for key in value
     ]
     guesses: list[Guess] = []
@@ -137,8 +191,10 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
             guesses.append(candidate)
             used_names.add(candidate.path.split("[")[0])
     for key in _WORDS:
+        is_checked = key == "expected_output" and any(guess.key in CHECK_KEYS for guess in guesses)
         if (
-            all(guess.key != key for guess in guesses)
+            not is_checked
+            and all(guess.key != key for guess in guesses)
             and (name := _by_word(key, names, records, used_names)) is not None
         ):
             guesses.append(Guess(key, name, 0.6, f"a word in the name '{name}'"))
@@ -162,6 +218,8 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
     guesses = [guess for guess in guesses if not any(path.startswith(f"{guess.path}.") for path in parts)]
     if not _OPTIONS.isdisjoint(re.sub(r"^(?:chat|conversation)_", "", name.lower()) for name in names):
         guesses = [guess for guess in guesses if guess.key != "input"]
+    if all(guess.key != "input" for guess in guesses):
+        guesses = [guess for guess in guesses if guess.key != "expected_output" or _EXPECTED.search(guess.path)]
     guesses = _with_joined(guesses, names, records, used_names)
     if guesses and any(name not in used_names for name in names):
         guesses.append(Guess(f"{METADATA}*", "*", 1.0, "all other fields"))
@@ -174,8 +232,11 @@ def _with_joined(
     """Return the guesses with an input of several fields: an instruction, or the passage that a question is about."""
     paths = {guess.key: guess.path for guess in guesses}
     plain = {name.lower(): name for name in names}
-    pair = next((pair for pair in _JOINED if paths.get("input", "").lower() in pair and {*pair} <= plain.keys()), None)
-    fields = [plain[name] for name in pair] if pair else []
+    head, dot, own = paths.get("input", "").rpartition(".")
+    objects = [value for record in records if isinstance(value := value_at(record, head), dict)] if dot else []
+    siblings = {str(name).lower(): f"{head}.{name}" for value in objects for name in value} if dot else plain
+    pair = next((pair for pair in _JOINED if own.lower() in pair and {*pair} <= siblings.keys()), None)
+    fields = [siblings[name] for name in pair] if pair else []
     passage = next((plain[name] for name in _PASSAGES if name in plain), None)
     if not fields and passage is not None and "input" in paths and paths["input"] != passage:
         fields = [passage, paths["input"]] if _is_about(records, passage, paths.get("expected_output")) else []
@@ -214,20 +275,31 @@ def missing_keys(guesses: Collection[Guess]) -> list[str]:
     return [*missing, *(() if any(guess.key in CHECK_KEYS for guess in guesses) else ("expected_output",))]
 
 
+def unchecked_names(guesses: Collection[Guess], records: Collection[dict[str, Any]]) -> list[str]:
+    """Return the fields that look like a check, and have no part in the map."""
+    used = {re.split(r"[.\[]", path)[0] for guess in guesses for path in guess.path.split("+")}
+    names = dict.fromkeys(str(name) for record in records for name, value in record.items() if not is_blank(value))
+    return [name for name in names if name not in used and _CHECK.match(name) and not _NO_CHECK.search(name)]
+
+
 def _by_word(key: str, names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]) -> str | None:
     """Return the only free field with a word of a key in its name."""
     words = {name: set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())) for name in names}
+    if sum("expected" in own for own in words.values()) > 1:
+        words = {name: own - {"expected"} for name, own in words.items()}  # parts of what is expected
     words = {name: own for name, own in words.items() if not any(map(_NO_ANSWERS.fullmatch, own))}
     matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key]]
     name = matches[0] if len(matches) == 1 and len(words[matches[0]]) <= _MOST_WORDS else None
     values = [value for record in records if name and not is_blank(value := record.get(name))]
-    return name if values and _suits(key, values) else None
+    is_answer = key == "input" or not any(isinstance(parsed(value), list | dict) for value in values)
+    return name if values and is_answer and _suits(key, values) else None
 
 
 def _by_name(
     key: str, synonyms: tuple[str, ...], names: Iterable[str], records: Collection[dict[str, Any]], used_names: set[str]
 ) -> Guess | None:
     free = [name for name in names if name not in used_names]
+    lower_names = {str(name).lower() for record in records for name in (*record, *free)}
     own_names = {name: name.rpartition(".")[2].strip() for name in reversed(free)}
     plain = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", own).lower(): name for name, own in own_names.items()}
     plain |= {re.sub(r"[\s-]+", "_", own).lower(): name for name, own in own_names.items()}
@@ -236,12 +308,14 @@ def _by_name(
             continue
         name = plain[synonym]
         values = [value for record in records if not is_blank(value := value_at(record, name))]
-        is_recorded = synonym in ("output", "completion") and not _SCORED.isdisjoint(own.lower() for own in names)
-        is_recorded |= synonym == "response" and not _RECORDED.isdisjoint(own.lower() for own in names)
+        is_recorded = synonym in ("output", "completion") and not _SCORED.isdisjoint(lower_names)
+        is_recorded |= synonym == "response" and not _RECORDED.isdisjoint(lower_names)
         is_recorded |= synonym in _RATED and {*_RATED} <= plain.keys()
         if not values or is_recorded or not _suits(key, values):
             continue
         if synonym in _WEAK and 2 * sum(" " in text_of(value).strip() for value in values) < len(values):
+            continue
+        if synonym == "intent" and (key == "input") == (_mean_words(values) <= _CLASS_WORDS):
             continue
         if synonym in _TEXT_ONLY and not all(isinstance(value, str) for value in values):
             continue
@@ -249,10 +323,18 @@ def _by_name(
             if all(isinstance(value_at(value, part), kind) for value in map(parsed, values)):
                 name, values = f"{name}.{part}", [value_at(record, f"{name}.{part}") for record in records]
         is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
-        confidence = (0.98 if position == 0 else 0.9 if position < 12 else 0.7) * len(values) / len(records)
+        confidence = (0.98 if position == 0 else 0.9 if position < 15 else 0.7) * len(values) / len(records)
         confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
         return Guess(key, f"{name}[0]" if is_list else name, round(confidence, 2), f"the name '{name}'")
     return None
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(item, str) for item in value)
+
+
+def _mean_words(values: list[Any]) -> float:
+    return sum(len(text_of(value).split()) for value in values) / len(values)
 
 
 def _suits(key: str, values: list[Any]) -> bool:
@@ -260,11 +342,20 @@ def _suits(key: str, values: list[Any]) -> bool:
     texts = [text_of(value) for value in values]
     if key == "id":
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
+    if key.endswith("tools"):
+        names = [name for value in values for name in listed(value)]
+        return not any(isinstance(item, dict) for value in values for item in parsed(value)) and " " not in "".join(
+            names
+        )
     if key in LISTS and any(isinstance(parsed(value), dict) for value in values):
+        return False
+    if "contains" in key and any(
+        isinstance(value, list) and _PATTERN.search("\0".join(texts_of(value))) for value in values
+    ):
         return False
     if key == "input":
         with suppress(ValueError):
-            return all(isinstance(input_of(value), str | list) for value in values)
+            return all(isinstance(input_of(value), str | list) and not _is_text_list(value) for value in values)
         return False  # objects, or a list of them that are not messages
     if key == "expected_outcome":  # a sentence; one word is the name of a check or of a class
         return any(" " in text for text in texts) and not any(isinstance(parsed(value), list) for value in values)

@@ -9,7 +9,16 @@ import msgspec
 
 from agentv.datasets.case.shorthand import ItemIds
 from agentv.datasets.foreign.foreign_format import PlainMapper
-from agentv.datasets.foreign.values import filled, is_blank, messages_of, parsed, text_of, texts_of, with_outcome
+from agentv.datasets.foreign.values import (
+    expected_calls,
+    filled,
+    is_blank,
+    messages_of,
+    parsed,
+    text_of,
+    texts_of,
+    with_outcome,
+)
 from agentv.datasets.formats.dataset_format import PlainRow
 from agentv.errors import UsageError
 from agentv.model.diagnostics import did_you_mean
@@ -18,9 +27,9 @@ _TEXTS = ("id", "input", "expected_output", "expected_outcome", "conversation_id
 LISTS = ("tags", "context", "rubrics")
 CHECKS = {
     **dict.fromkeys(("contains", "icontains", "equals", "regex", "starts_with", "ends_with"), False),
-    **dict.fromkeys(("contains_all", "contains_any", "icontains_all", "icontains_any"), True),
+    **dict.fromkeys(("contains_all", "contains_any", "icontains_all", "icontains_any", "tools"), True),
 }
-"""Evaluators that a field can hold the value of, and whether the value is a list."""
+"""Evaluators that a field can hold the value of, and tools that are called; and whether the value is a list."""
 
 _PLAIN = ("id", "input", "expected_output", "expected_outcome")
 _NOT_PLAIN = ("", "{", "[")
@@ -70,6 +79,9 @@ class FieldMap(msgspec.Struct, frozen=True):
             row[key] = listed(value)
         else:
             name = key.removeprefix(NOT)
+            if name == "tools":
+                row["assertions"] += _tool_checks(listed(value), is_forbidden=key != name)
+                return
             entries = _checks(name, value) if CHECKS[name] else [{"type": name, "value": value}]
             row["assertions"] += [{**entry, "negate": True} if key.startswith(NOT) else entry for entry in entries]
 
@@ -195,6 +207,14 @@ def listed(value: Any) -> list[str]:
     if isinstance(value, str) and ("|" in value or ";" in value):
         return [part.strip() for part in re.split(r"[|;]", value) if part.strip()]
     return texts_of(value)
+
+
+def _tool_checks(names: list[str], *, is_forbidden: bool) -> list[dict[str, Any]]:
+    """Return the evaluators for tools that are called in any order, or that are not."""
+    if not is_forbidden:
+        return [expected_calls([{"tool": name, "input": {}} for name in names])] if names else []
+    forbidden = {"type": "tool_trajectory", "mode": "any_order", "negate": True}
+    return [{**forbidden, "minimums": {name: 1}} for name in names]
 
 
 def _checks(name: str, value: Any) -> list[dict[str, Any]]:

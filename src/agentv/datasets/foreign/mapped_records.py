@@ -1,5 +1,6 @@
 """Records of any shape, in any kind of file, with a field map: given by `--map`, in a sidecar, or by our own names."""
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -15,6 +16,7 @@ from agentv.datasets.foreign.field_map import (
     listed,
     parse_map,
     plain_mapper,
+    value_at,
 )
 from agentv.datasets.foreign.foreign_format import (
     RECORD_LISTS,
@@ -41,6 +43,9 @@ _TABLES = ("table", "sheet", "parquet")
 _SURE = 0.6
 _CHECKED = (*OUTCOME_KEYS, "expected_output", "expected_messages", "evaluators", "assertions", "assert", "rubrics")
 """Our keys for what is expected: records with one of them are read as our own."""
+
+_EXPECTED = re.compile("expect|must|required|forbid|gold|ideal|ground|answer|should", re.IGNORECASE)
+"""How the names of fields begin that say what is expected of an answer."""
 
 OUR_NAMES = FieldMap({"input": "input"})
 """Records whose fields already have our names."""
@@ -96,12 +101,18 @@ class _MappedRecords(ForeignFormat):
         has_checks = any(isinstance(row.get("expected_output"), dict) for row in rows) and any(
             guess.path.startswith("expected_output.") for guess in guess_map(rows)
         )
+        has_checks |= not any_has(rows, *_CHECKED) and any(map(_EXPECTED.match, names))
         if "input" in names and not has_checks and (objects(file) or _is_record_list(file)):
             return OUR_NAMES
         raise _unmapped(source.path, rows, list(names))
 
     def mapper(self, document: Document) -> Mapper:
         fields = _field_map(document)
+        assert document.mapped is not None
+        for name in _other_lists(record_file(document.source.files[0]), fields):
+            document.mapped.differ(
+                f"the list '{name}' has records with an input too, and is not read: move it to its own file"
+            )
 
         def rows(record: Record, lose: Lose) -> list[dict[str, Any]]:
             row = _own_row(record.data) if fields is OUR_NAMES else fields.row(record.data)
@@ -136,6 +147,17 @@ def _field_map(document: Document) -> FieldMap:
     assert document.mapped is not None
     field_map: FieldMap = document.mapped.field_map
     return field_map
+
+
+def _other_lists(file: RecordFile, fields: FieldMap) -> list[str]:
+    """Return the lists of a document whose records have the mapped input, next to the list that is read."""
+    records = listed_objects(file)
+    return [
+        name
+        for name, items in document_of(file).items()
+        if isinstance(items, list) and items is not records and any(isinstance(item, dict) for item in items)
+        if all(isinstance(item, dict) and value_at(item, fields.paths["input"]) is not None for item in items)
+    ]
 
 
 def _own_row(data: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,8 @@ async def live_answer(
         hooks = ConversationHooks(partial(context.prepare_call, job, target), partial(score_turn, job, context))
         answer = await Conversation(job, request, target, user, hooks).play()
     else:
-        context.prepare_call(job, target, request)
+        if context.prompts is not None or target.settings.writes_logs:
+            context.prepare_call(job, target, request)
         try:
             response = await target.responder.respond(request)
             answer = answer_to(request, response, request.attempt)

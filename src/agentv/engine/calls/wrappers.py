@@ -77,7 +77,9 @@ class LimitWrapper(ResponderWrapper):
             limiter.lane.sample = partial(self._repeat, request)
         if ticket.extra is not None:
             response = ticket.extra.added_to(response)
-        return response if response.duration_ms is not None or not self._timed else _timed(response, started)
+        if response.duration_ms is not None or not self._timed:
+            return response
+        return msgspec.structs.replace(response, duration_ms=(time.perf_counter_ns() - started) // 1000 / 1000)
 
     async def _repeat(self, request: Request, ticket: Ticket) -> Failure | None:
         """Send an answered request again; its cost is that of the request that waits."""
@@ -161,12 +163,9 @@ class WorkspaceWrapper(ResponderWrapper):
         await prepare(request.attempt, request.timeout_s)
         started = time.perf_counter_ns()  # preparing the folder does not count as the target's time
         response = await self._inner.respond(request)
-        return response if response.duration_ms is not None else _timed(response, started)
-
-
-def _timed(response: Response, started: int) -> Response:
-    """Return a response with its duration, for targets that do not report it."""
-    return msgspec.structs.replace(response, duration_ms=_milliseconds_since(started))
+        if response.duration_ms is not None:
+            return response
+        return msgspec.structs.replace(response, duration_ms=_milliseconds_since(started))
 
 
 def _milliseconds_since(started: int) -> float:

@@ -15,7 +15,7 @@ from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.stamps import files_of
 from agentv.engine.scoring.fingerprints import references_of
 from agentv.errors import AgentvError
-from agentv.model.case import EvalCase
+from agentv.model.case import NO_DETAILS, EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.workspace_settings import Workspace
 from agentv.settings.environment import REFERENCE
@@ -52,9 +52,14 @@ class CaseSurvey:
         self._calls = calls
         self._known: dict[str, bool] = {}
         self._seen: set[object] = set()
+        self._last: tuple[object, object] = (None, None)
 
     def add(self, case: EvalCase) -> None:
         """Add what one case would use. One check per file decides whether its cases are looked at."""
+        specs, origin = self._last
+        if case.evaluators is specs and case.place.origin is origin and case.details is NO_DETAILS:
+            return  # it uses what the last case does
+        self._last = (case.evaluators, case.place.origin)
         path = case.path
         is_surveyed = self._known.get(path)
         if is_surveyed is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from agentv.engine.cases.case_stream import CaseStream
 from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
@@ -43,14 +44,18 @@ class PendingJobs:
 
     def _jobs_of(self, cases: list[EvalCase]) -> list[Job]:
         """Store cases and return their jobs. Each step is done for all cases, while its code is in the CPU's cache."""
-        jobs: list[Job] = []
-        new_cases: list[tuple[EvalCase, Fingerprints]] = []
         plan, has_done, compares_files = self._plan, len(self._done) > 0, self.cases.compares_files
         early_stop, stored = plan.live_early_stop, self._stored if len(self._stored) else None
-        for case, fingerprints in zip(cases, list(map(plan.source.fingerprints, cases)), strict=True):
+        fingerprinted = list(zip(cases, map(plan.source.fingerprints, cases), strict=True))
+        planned_jobs = [plan.source.jobs(case, fingerprints[1]) for case, fingerprints in fingerprinted]
+        if stored is None and early_stop is None and not has_done and not compares_files and all(planned_jobs):
+            self._store_cases(fingerprinted)  # the common case: everything is new
+            return list(chain.from_iterable(planned_jobs))
+        jobs: list[Job] = []
+        new_cases: list[tuple[EvalCase, Fingerprints]] = []
+        for (case, fingerprints), case_jobs in zip(fingerprinted, planned_jobs, strict=True):
             if compares_files:
                 self.cases.read(case, fingerprints)
-            case_jobs = plan.source.jobs(case, fingerprints[1])
             planned = len(case_jobs)
             if has_done:
                 case_jobs = [job for job in case_jobs if not self._is_done(job)]

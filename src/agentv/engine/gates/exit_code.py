@@ -81,14 +81,17 @@ _RECURRING: tuple[Stop, ...] = ("auth", "network", "judge_auth", "judge_network"
 
 
 class ErrorWatch:
-    """Decides when the errors of a run are a reason to stop it, one record at a time."""
+    """Decides when the errors of a run are a reason to stop it, one record at a time.
+
+    Once a job of this run `has_ended` without an error, only errors matter.
+    """
 
     def __init__(self, gates: Gates | None, jobs: int, *, keep_going: bool) -> None:
         is_gated = gates is not None and gates.max_errors is not None and not keep_going
         self._most = gates.errors_allowed(jobs) if gates is not None and is_gated else math.inf
         self._errors = 0
         self._first: Counter[str] = Counter()
-        self._has_ended = False
+        self.has_ended = False
         self._unusable = 0
         self._awaits_verdict = not keep_going
 
@@ -98,10 +101,10 @@ class ErrorWatch:
         Records from before the run was resumed do not show whether a server can be reached now.
         """
         if (error := result.error) is None:
-            self._has_ended = self._has_ended or not is_earlier
+            self.has_ended = self.has_ended or not is_earlier
             return None
         self._errors += 1
-        if not self._has_ended and not is_earlier:
+        if not self.has_ended and not is_earlier:
             self._first[_cause(result, error)] += 1
             for kind in _RECURRING:
                 if self._first[kind] == self._first.total() == MAX_FIRST_ERRORS:

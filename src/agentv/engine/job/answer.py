@@ -166,7 +166,7 @@ def make_record(job: Job, outcome: JobOutcome, run_id: str) -> Result:
         reasoning = " | ".join([f"{entry.name}: {entry.reasoning}" for entry in results if entry.reasoning]) or None
     record = Result(
         schema_version=SCHEMA_VERSION,
-        timestamp=now(),
+        timestamp=_timestamp(time.time_ns() // 1_000_000),
         run_id=run_id,
         eval_id=case.id,
         dataset=origin.dataset,

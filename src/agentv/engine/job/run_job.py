@@ -63,10 +63,11 @@ class JobContext:
         self.environment = environment_of(spec.home)
         self.host = JudgeHost(self.environment, tuple(sorted(self.targets.names)))
         self.scorer = Scorer(self.targets, spec.judge)
+        self.verdicts = spec.defaults.verdicts
         self.prompts = None if files.prompts_folder is None else JobFiles(files.prompts_folder, redactor)
         self.traces = None if files.traces_folder is None else JobFiles(files.traces_folder, redactor)
         self.logs = StreamLogs(files.logs_folder, redactor)
-        self._finders: dict[tuple[str, bool], Callable[[str], str]] = {}
+        self.finders: dict[tuple[str, bool], Callable[[str], str]] = {}
         self._suites: SuiteWorkspaces | None = None
         self._answers: AnswerLog | None = None
         for name in (*spec.answering, *spec.users, *spec.judges):
@@ -124,15 +125,15 @@ class JobContext:
 
     def find_file(self, origin: Origin, *, own: bool) -> Callable[[str], str]:
         """Return a function that finds files as for paths in the dataset; with `own`, as for paths in the project."""
-        find = self._finders.get((origin.base_dir, own))
+        find = self.finders.get((origin.base_dir, own))
         if find is None:
             finder = finder_of(origin, own=own)
-            find = self._finders[origin.base_dir, own] = lambda value: finder.find(value).path
+            find = self.finders[origin.base_dir, own] = lambda value: finder.find(value).path
         return find
 
     def verdicts_of(self, job: Job) -> Verdicts | None:
         """Return the verdict limits of a job: the scores needed to pass or to be borderline."""
-        return job.case.execution.verdicts or self.spec.defaults.verdicts
+        return job.case.execution.verdicts or self.verdicts
 
     def workspace_of(self, job: Job, target: OpenTarget) -> JobWorkspace | None:
         """Return the workspace of a job: its case's, or an empty one for an agent that needs one; None otherwise."""
@@ -246,7 +247,7 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     except TransformFailure as error:
         return untransformed_outcome(answer, response, error)
     judgement = _judgement(answer, response, value, context)
-    score, verdicts, prior = context.scorer.score_now, context.verdicts_of(job), answer.kept
+    score, verdicts, prior = context.scorer.score_now, job.case.execution.verdicts or context.verdicts, answer.kept
     specs = job.case.evaluators if evaluators is None else evaluators
     results: list[Any] = [prior.get(spec.name) or score(spec, judgement, verdicts) for spec in specs]
     if None in results or (answer.replies and evaluators is None):
@@ -372,13 +373,13 @@ def _scoring_context(job: Job, context: JobContext) -> ScoringContext:
 def _judgement(answer: Answer, response: Response, value: Any, context: JobContext) -> Judgement:
     request, whole = answer.request, response is answer.response
     trace, metrics = (answer.trace, answer.metrics) if whole else usage_of(response)
-    origin = request.case.place.origin
+    origin, own = request.case.place.origin, context.spec.evaluators is not None
     return Judgement(
         request,
         response,
         candidate_answer=content_text(value),
         workdir=origin.work_dir or origin.base_dir or ".",
-        find_file=context.find_file(origin, own=context.spec.evaluators is not None),
+        find_file=context.finders.get((origin.base_dir, own)) or context.find_file(origin, own=own),
         trace_summary=trace,
         execution_metrics=metrics,
         file_changes=answer.file_changes if request.job_workspace is None else request.job_workspace.changes,

@@ -34,7 +34,9 @@ class Scorer:
     def score_now(self, spec: EvaluatorSpec, judgement: Judgement, verdicts: Verdicts | None) -> EvaluatorResult | None:
         """Score with an evaluator that does no I/O, without the event loop; None for other evaluators."""
         try:
-            evaluator = self._evaluator(spec, judgement)
+            evaluator = spec.evaluator
+            if evaluator is None or not judgement.has_trace:
+                evaluator = self._evaluator(spec, judgement)
             if type(evaluator).evaluate is not Evaluator.evaluate and not evaluator.is_plain:
                 return None
             if spec.transform is None:

@@ -68,6 +68,7 @@ ROWS = {
         "gemini-cli": f"{_SESSIONS}.gemini_cli:GEMINI_CLI",
         "agentv-transcript": f"{_SESSIONS}.agentv_transcripts:AGENTV_TRANSCRIPT",
     },
+    "agentv.evaluators": {"fuzzy_match": "agentv.extensions.interop.fuzzy_match:FuzzyMatch"},
     "agentv.commands": {
         "runs import": "agentv.extensions.interop.command:import_command",
         "runs export": "agentv.extensions.interop.command:export_command",

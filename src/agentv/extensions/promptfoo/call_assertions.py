@@ -38,5 +38,21 @@ def _tools(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _functions(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the functions of a request to OpenAI, or those that are declared to Gemini."""
     functions = object_at(entry, "extra_body").get("functions")
+    if entry.get("provider") == "gemini":
+        tools = [tool for tool in entry.get("tools") or () if isinstance(tool, dict)]
+        functions = _lowered(
+            next((tool["functionDeclarations"] for tool in tools if "functionDeclarations" in tool), [])
+        )
     return [each for each in functions if isinstance(each, dict)] if isinstance(functions, list) else []
+
+
+def _lowered(schema: Any) -> Any:
+    """Return a schema with types in lower case: `STRING` of Gemini is `string`."""
+    if isinstance(schema, list):
+        return [_lowered(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    lowered = {key: _lowered(value) for key, value in schema.items()}
+    return {**lowered, "type": schema["type"].lower()} if isinstance(schema.get("type"), str) else lowered

@@ -11,6 +11,7 @@ from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.nunjucks.prompt import rendered_prompt
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate, chat_of
 from agentv.extensions.promptfoo.providers.suite_targets import SuiteTargets
+from agentv.extensions.promptfoo.test_sources import image_url
 from agentv.support.templates import TemplateProblem
 
 
@@ -19,7 +20,11 @@ def with_chat(targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str
 
     Raises ValueError if it is sent to a program as well, which receives the text there.
     """
-    if prompt.key or prompt.messages or not prompt.text.lstrip().startswith(("{{", "{%")):
+    if prompt.key or prompt.messages:
+        return prompt
+    if parts := _image_parts(targets, prompt, variables):
+        return msgspec.structs.replace(prompt, messages=({"role": "user", "content": parts},))
+    if not prompt.text.lstrip().startswith(("{{", "{%")):
         return prompt
     with suppress(TemplateProblem):  # reported when the prompt is read as a part of the dataset
         text = rendered_prompt(prompt.text, variables)
@@ -30,8 +35,35 @@ def with_chat(targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str
     return prompt
 
 
+def _image_parts(targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the parts of a text with images, if Gemini receives it: an image is a line that is a variable's Base64.
+
+    Raises ValueError if the text is sent to another provider as well, which receives the Base64 there.
+    """
+    images = {value: image for value in variables.values() if isinstance(value, str) and (image := image_url(value))}
+    kinds = {entry["provider"] for entry in targets.evaluated()} if images else set()
+    if "gemini" not in kinds:
+        return []
+    parts: list[dict[str, str]] = []
+    for line in rendered_prompt(prompt.text, variables).split("\n"):
+        if line.strip() in images:
+            parts.append({"type": "image", "value": images[line.strip()]})
+        elif parts and parts[-1]["type"] == "text":
+            parts[-1]["value"] += f"\n{line}"
+        elif line:
+            parts.append({"type": "text", "value": line})
+    if all(part["type"] == "text" for part in parts):
+        return []
+    if len(kinds) > 1:
+        raise ValueError("Gemini receives the images in the text of the prompt, and other providers their Base64")
+    return [{**part, "value": _raw(part["value"])} for part in parts]
+
+
+def _raw(text: str) -> str:
+    return f"{{% raw %}}{text}{{% endraw %}}" if is_template(text) else text
+
+
 def _as_written(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message whose text is not a template."""
     content = message.get("content")
-    is_open = isinstance(content, str) and is_template(content)
-    return {**message, "content": f"{{% raw %}}{content}{{% endraw %}}"} if is_open else message
+    return {**message, "content": _raw(content)} if isinstance(content, str) else message

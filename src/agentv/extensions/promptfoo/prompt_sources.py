@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -29,6 +30,9 @@ _PROGRAMS = (*_FUNCTIONS, ".sh", ".bash", ".rb", ".pl", ".exe", ".bat", ".cmd", 
 _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
 _YAML_CHAT = "- role:"
+_PATH = re.compile(r"[^\s{}*?\[\]!()]*/[^\s{}*?\[\]!()]*")
+"""A text that promptfoo takes for the path of a file."""
+
 _FILE = re.compile(r"^(?:file://)?(?P<path>[^\n{}]+?)(?::(?P<name>\w+(?:\.\w+)?))?$")
 
 
@@ -98,11 +102,12 @@ class PromptTargets(msgspec.Struct, frozen=True):
 def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTargets) -> list[PromptTemplate]:
     """Return all prompts; chats as messages if models receive them. Those of services are lost, by name."""
     prompts: list[PromptTemplate] = []
-    for label, raw, config in _written(value):
+    for own_label, raw, config in _written(value):
         if config and config != targets.config and not _function_of(raw, files):
-            lose(f"'config' of the prompt '{(label or raw)[:80]}': it belongs to the provider")
+            lose(f"'config' of the prompt '{(own_label or raw)[:80]}': it belongs to the provider")
         try:
-            for name, text in _contents_of(raw, files):
+            for name, text, row_label in _contents_of(raw, files):
+                label = row_label or own_label
                 id = _unique(label or name or f"prompt-{len(prompts) + 1}", {prompt.id for prompt in prompts})
                 if function := _function_of(text, files):
                     context = {"config": config if isinstance(config, dict) else {}}
@@ -110,6 +115,7 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
                         id=id,
                         label=f"{os.path.basename(function[-2])}:{function[-1]}".removesuffix(":"),
                         path=function[-2],
+                        folder=files.folder,
                         function=function[-1],
                         context=context,
                         finder=files.finder,
@@ -155,7 +161,8 @@ def _function_of(raw: str, files: SuiteFiles) -> list[str]:
     suffix = os.path.splitext(match["path"])[1].lower() if match else ""
     if not words and (match is None or suffix not in _PROGRAMS):
         return []
-    path = os.path.abspath(files.path(words[-1] if match is None or words else match["path"]))
+    own = [word for word in words if not os.path.isabs(word) and os.path.isfile(os.path.join(files.folder, word))]
+    path = os.path.abspath(files.path([*own, *words[-1:]][0] if match is None or words else match["path"]))
     name = "" if match is None or words else match["name"] or ""
     files.add_program(path, name)
     if words:
@@ -182,32 +189,48 @@ def _written(value: Any) -> Iterator[tuple[str, str, Any]]:
             yield "", text_of(item), None
 
 
-def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str]]:
-    """Yield a name and the text of each prompt in a text or a file; a program stays its name. Raises ValueError."""
+def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:
+    """Yield a name, the text and the label of each prompt in a text or a file; a program stays its name.
+
+    Only the rows of a table have labels. Raises ValueError.
+    """
     match = _FILE.match(raw.strip())
     suffix = os.path.splitext(match["path"])[1].lower() if match else ""
-    if raw.startswith(("langfuse://", "portkey://", "helicone://", "http://", "https://")):
+    if raw.startswith(("langfuse://", "portkey://", "helicone://", "pf://", "http://", "https://")):
         raise ValueError(f"the prompt '{raw[:80]}': it is made by a service")
     if raw.startswith("exec:") or (suffix in _PROGRAMS and "*" not in raw):
-        yield os.path.basename(raw), raw
+        yield os.path.basename(raw), raw, ""
         return
     if match is None or not (raw.startswith("file://") or suffix in (*_PROGRAMS, *_TEXTS) or "*" in raw):
-        yield "", raw
+        if _PATH.fullmatch(raw):
+            raise ValueError(f"there are no prompts in '{raw[:80]}': a file of prompts has a suffix such as .txt")
+        yield "", raw, ""
         return
     paths = files.matching(match["path"])
-    if not paths and not raw.startswith("file://"):
-        yield "", raw
+    if not paths and "*" in raw and not raw.startswith("file://"):
+        yield "", raw, ""
         return
     if not paths:
         raise FileNotFoundError(f"The prompt file '{raw.removeprefix('file://')}' does not exist in {files.folder}")
     for path in paths:
-        yield from _named(os.path.basename(path), list(_in_file(path, files)))
+        name, is_table = os.path.basename(path), path.lower().endswith(".csv")
+        contents = list(_in_table(files.text(path)) if is_table else ((text, "") for text in _in_file(path, files)))
+        if is_table and not contents:
+            raise ValueError(f"there are no prompts in {path}: a column must be called 'prompt'")
+        for number, (content, label) in enumerate(contents, 1):
+            yield name if len(contents) == 1 else f"{name}:{number}", content, label
 
 
-def _named(name: str, contents: list[str]) -> Iterable[tuple[str, str]]:
-    if len(contents) == 1:
-        return [(name, contents[0])]
-    return [(f"{name}:{number}", content) for number, content in enumerate(contents, 1)]
+def _in_table(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the prompt and the label of each row; without a comma, or if rows differ in length, each line is one."""
+    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(True), skipinitialspace=True) if row]
+    if "," in text and len({len(row) for row in rows}) == 1:
+        named = (dict(zip(rows[0], row, strict=True)) for row in rows[1:])
+        yield from ((row["prompt"], row.get("label", "")) for row in named if row.get("prompt"))
+        return
+    lines = [line for line in text.splitlines() if line.strip()]
+    has_head = [line.strip().lower() for line in lines[:1]] == ["prompt"]
+    yield from ((line, "") for line in lines[has_head:])
 
 
 def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
@@ -219,14 +242,13 @@ def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
         yield from filter(None, parts)
     elif suffix == ".jsonl":
         yield from (line for line in files.text(path).splitlines() if line.strip())
-    elif suffix == ".csv":
-        for record in files.records(path):
-            yield text_of(next(iter(record.data.values()), ""))
     elif suffix in (".yaml", ".yml"):
         try:
             yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)
         except DatasetError:  # as in promptfoo: a template, such as `content: {{x}}`, is a text
             yield files.text(path)
+    elif suffix not in _TEXTS and os.access(path, os.X_OK):
+        yield f"exec:{shlex.quote(os.path.join('.', os.path.relpath(path, files.folder)))}"
     else:
         yield files.text(path) if suffix in (".md", ".j2") else files.text(path).strip()
 

@@ -11,7 +11,18 @@ from agentv.extensions.promptfoo.assertion_entries import COMPARED, KNOWN_TYPES,
 from agentv.extensions.promptfoo.text_assertions import list_items
 
 _CODE_CELL = re.compile(r"^(?:javascript|fn|eval):(?P<code>[\s\S]*)$")
-_TYPES = frozenset({*REFUSED, *COMPARED, *KNOWN_TYPES}) - {"javascript", "python", "assert-set", "similar:cosine"}
+_NOT_IN_CELLS = {
+    "assert-set",
+    "human",
+    "max-score",
+    "select-best",
+    "similar:cosine",
+    "similar:dot",
+    "similar:euclidean",
+}
+"""Types that promptfoo does not find in a cell: `similar:dot:x` compares with the text `dot:x`."""
+
+_TYPES = frozenset({*REFUSED, *COMPARED, *KNOWN_TYPES}) - _NOT_IN_CELLS
 _CELL = re.compile(
     rf"^(?P<type>(?:not-)?(?:{'|'.join(sorted(_TYPES, key=len, reverse=True))}))"
     r"(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?$"
@@ -104,5 +115,6 @@ def assertion_of_cell(text: str) -> dict[str, Any]:
         value = value.strip()
     assertion: dict[str, Any] = {"type": match["type"], "value": value}
     if bare == "similar" or bare in _SCORED:
-        assertion["threshold"] = _number(match["threshold"]) or (0.8 if bare == "similar" else 0.75)
+        limit = _number(match["threshold"])
+        assertion["threshold"] = (0.8 if bare == "similar" else 0.75) if limit is None else limit
     return assertion

@@ -111,7 +111,8 @@ class _PromptfooConfig(ForeignFormat):
             *(f"{key}: {why}" for key, why in _OPTIONS_LOST.items() if options.get(key)),
         ):
             lose(reason)
-        execution: dict[str, Any] = {"targets": suite.targets.names} if suite.targets.names else {}
+        targets = suite.targets.names or list(dict.fromkeys(suite.targets.unusable))
+        execution: dict[str, Any] = {"targets": targets} if targets else {}
         for key, name in (("repeat", "trials"), ("maxConcurrency", "workers")):
             if isinstance(options.get(key), int) and options[key] >= 1:
                 execution[name] = options[key]

@@ -38,6 +38,9 @@ _MAGIC = {
 }
 """The types of images by how their Base64 begins, which promptfoo prefers to the ending of the name."""
 
+_SHORTEST_IMAGE = 20
+"""The characters of Base64 from which promptfoo sends a text to Gemini as an image."""
+
 _MEDIA = (
     *(".mp4", ".webm", ".ogg", ".mov", ".avi", ".wmv", ".mkv", ".m4v"),
     *(".wav", ".mp3", ".aac", ".m4a", ".flac", ".wma", ".aiff", ".opus"),
@@ -129,9 +132,12 @@ def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record
         if isinstance(record.data, str):
             scenarios = [item for path in files.matching(record.data) for item in _list(files.data(path))]
         for scenario in scenarios:
-            configs = _list(_loaded(scenario.get("config"), files)) if isinstance(scenario, dict) else []
-            tests = list(read_tests(scenario.get("tests"), files, lose)) if isinstance(scenario, dict) else []
-            for config, test in itertools.product(configs or [{}], tests or [Record(record.line, {})]):
+            scenario = scenario if isinstance(scenario, dict) else {}
+            configs = [{}] if scenario.get("config") is None else _list(_loaded(scenario["config"], files))
+            tests = [Record(record.line, {})]
+            if scenario.get("tests") is not None:
+                tests = list(read_tests(scenario["tests"], files, lose))
+            for config, test in itertools.product(configs, tests):
                 if not isinstance(config, dict) or not isinstance(test.data, dict):
                     raise ValueError("A scenario needs `config` and `tests`, which are lists of objects")
                 merged = {
@@ -282,6 +288,15 @@ def _run_inline(code: str, variables: dict[str, Any]) -> Any:
         reason = result.get("syntax") or result.get("message") or f"it returned {result.get('odd', 'null')}"
         raise ValueError(f"'transformVars' failed: {reason}")
     return result["value"]
+
+
+def image_url(text: str) -> str:
+    """Return the data URL of a text that is one, or the Base64 of an image; empty for any other text."""
+    data = text.partition(",")[2] if text.startswith("data:") else text
+    kind = next((kind for start, kind in _MAGIC.items() if data.startswith(start)), "")
+    if not kind or len(data) < _SHORTEST_IMAGE:
+        return ""
+    return text if text.startswith("data:") else f"data:{kind};base64,{text}"
 
 
 def _content(path: str, files: SuiteFiles) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.datasets.foreign.case_parts import NO_CHECK, count_losses, question_in, text_in
+from agentv.datasets.foreign.field_map import FieldMap
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
@@ -21,12 +22,17 @@ from agentv.model.values import to_json
 
 _LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
 _CHECKS = ("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks")
-_USED = (
-    *("id", "prompt", "input", "query", "expected_output", "expected_behavior", "expected_outcome", "files", "tags"),
-    *("metadata", "description", *_CHECKS),
-)
+_EXPECTED = ("expected_output", "expected_behavior", "expected_outcome")
+_USED = (*("id", "prompt", "input", "query", "files", "tags", "metadata", "description"), *_EXPECTED, *_CHECKS)
 _NAMES = ("skill_name", "skill", "skillName")
 _RUBRIC_TEXTS = ("text", "description", "criterion", "pass_if", "expectation", "assertion", "value", "name")
+_TEXTS = {
+    "contains_all": ("must_include", "must_contain", "must_mention", "required_keywords", "expected_contains"),
+    "contains_any": ("must_include_any", "must_contain_any", "must_mention_any"),
+    "not_contains_any": ("must_avoid", "must_not_include", "must_not_contain", "must_not_mention", "forbidden_phrases"),
+}
+"""Keys of an eval with texts that the answer must contain, or must not."""
+
 _EXACT = ("equals", "exact", "exact_match")
 _MATCHES: dict[str, dict[str, Any]] = {
     **{kind: {"type": "regex"} for kind in ("regex", "pattern", "matches")},
@@ -52,6 +58,7 @@ class _AgentSkills(ForeignFormat):
         document = document_of(file)
         rows = _cases_in(document) if document else objects(file)
         has_known_name = any(key in document for key in _NAMES) or os.path.basename(file.path) == "evals.json"
+        has_known_name = has_known_name or all_have(rows, "skills", "query", "expected_behavior")
         is_other = all_have(rows, "inputs") or (all_have(rows, "should_trigger") and not any_has(rows, *_CHECKS))
         return has_known_name and any(_question(row) is not None for row in rows) and not is_other
 
@@ -62,7 +69,7 @@ class _AgentSkills(ForeignFormat):
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
         keys = (key for key in _LISTS if isinstance(document.get(key), list))
-        entries = document[next(keys)] if document else file.document
+        entries = document.get(next(keys, ""), [document]) if document else file.document
         for record in items_of(entries):
             asks = isinstance(record.data, dict) and not record.data.keys().isdisjoint(ACTIVATION)
             yield Record(record.line, {"skill": skill_of(file), **record.data}) if asks else record
@@ -72,17 +79,22 @@ class _AgentSkills(ForeignFormat):
         rubrics, evaluators = _checks(data, lose)
         asks = not data.keys().isdisjoint(ACTIVATION)
         trigger_keys = (*ACTIVATION, "skill") if asks else ()
+        expected = first_of(data, *_EXPECTED)
+        if isinstance(expected, list):
+            rubrics, expected = [*texts_of(expected), *rubrics], None
+        texts = {key: name for key, names in _TEXTS.items() for name in names if isinstance(data.get(name), list)}
+        evaluators += FieldMap(texts).values(data).get("assertions", [])
         if asks:
             evaluators = [*trigger_checks(skills_wanted(data)), *evaluators]
         row = {
             "id": data.get("id") if not is_blank(data.get("id")) else data.get("name"),
             "input": text_of(_question(data)),
-            "expected_outcome": text_of(first_of(data, "expected_output", "expected_behavior", "expected_outcome")),
+            "expected_outcome": text_of(expected),
             "rubrics": rubrics,
             "assertions": evaluators,
             "description": data.get("description"),
             "tags": texts_of(data.get("tags")),
-            "metadata": metadata_of(data, (*_USED, *trigger_keys), data.get("metadata")),
+            "metadata": metadata_of(data, (*_USED, *trigger_keys, *texts.values()), data.get("metadata")),
             "workspace": filled({"files": _files(data, lose)}),
         }
         if not row["expected_outcome"] and not rubrics and not evaluators:
@@ -101,7 +113,7 @@ AGENT_SKILLS = _AgentSkills()
 
 
 def _cases_in(document: dict[str, Any]) -> list[dict[str, Any]]:
-    items: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+    items: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [document])
     return [item for item in items if isinstance(item, dict)]
 
 
@@ -149,6 +161,8 @@ def _add_check(check: Any, rubrics: list[Any], evaluators: list[dict[str, Any]],
     if not isinstance(check, dict):
         lose("a check that is neither text nor an object")
         return
+    if " " in text_of(check.get("check")).strip():  # a sentence; one word is the type
+        check = {**check, "text": check["check"], "check": None}
     kind = text_of(first_of(check, "type", "kind", "check")).lower()
     entry = _entry(kind, check, lose)
     if entry is not None:

@@ -17,13 +17,15 @@ _MOST_LETTERS = 4
 
 _ONE = "where LETTER is one of"
 _SEVERAL = "where LETTERS is one or more of"
-_QUESTIONS = ("question", "question_stem", "ctx", "query", "prompt", "sentence")
+_QUESTIONS = ("question", "question_text", "question_stem", "ctx", "query", "prompt", "sentence")
 _CHOICES = ("choices", "options", "endings")
 _ANSWERS = (
     *("answer_idx", "answer", "answerKey", "answer_key", "correct_option", "label", "correct_answer", "answer_index"),
+    *("correct_options", "correct_answers"),
 )
 _IDS = ("id", "question_id", "qid")
 _OPTION = re.compile(r"(?:(?:option|choice|opt)[_ ]?)?([A-J]|(?<=[a-z _])[a-j1-9])", re.IGNORECASE)
+_LETTERED = re.compile(r"([A-J])[.):]\s+")
 _USED = (*_IDS, *_QUESTIONS, *_CHOICES, *_ANSWERS)
 
 
@@ -41,10 +43,12 @@ class _MultipleChoice(ForeignFormat):
         data = _with_options(record.data)
         options, answer = first_of(data, *_CHOICES), first_of(data, *_ANSWERS)
         texts, labels = _texts(options), _labels(options)
-        letter = _letter(answer, texts, labels)
+        answers = answer if isinstance(answer, list) else [answer]
         row = {
             "id": first_of(data, *_IDS),
-            **choice_parts(text_of(first_of(data, *_QUESTIONS)), texts, [letter]),
+            **choice_parts(
+                text_of(first_of(data, *_QUESTIONS)), texts, [_letter(item, texts, labels) for item in answers]
+            ),
             "metadata": {**metadata_of(data, _USED), "choices": texts},
         }
         return [filled(row)]
@@ -132,7 +136,9 @@ def _texts(options: Any) -> list[str]:
     if isinstance(options, dict):
         return texts_of(options["text"]) if isinstance(options.get("text"), list) else texts_of(list(options.values()))
     items = options if isinstance(options, list) else []
-    return [text_of(item.get("text") if isinstance(item, dict) else item) for item in items]
+    texts = [text_of(item.get("text") if isinstance(item, dict) else item) for item in items]
+    letters = [match[1] for text in texts if (match := _LETTERED.match(text))]
+    return [_LETTERED.sub("", text) for text in texts] if letters == list(ascii_uppercase[: len(texts)]) else texts
 
 
 def _labels(options: Any) -> list[str]:

@@ -245,6 +245,8 @@ def _input(value: Any, lose: Lose) -> Any:
     value = parsed(value)
     if isinstance(value, list) and len(value) > 1 and all(isinstance(item, str) for item in value):
         raise ValueError("'input' has several prompts: write one sample for each")
+    if isinstance(value, dict) and "role" not in value:
+        raise ValueError("'input' is an object, which only the class of the eval turns into a prompt")
     return value if isinstance(value, str) else messages_of(value, lose)
 
 

@@ -32,6 +32,8 @@ class RegisteredEval(NamedTuple):
         if self.kind == "Includes":
             letter = "i" if self.settings.get("ignore_case") is True else ""
             return [{"type": f"{letter}contains_any", "value": answers, "exact": True}]
+        if self.kind == "FuzzyMatch":
+            return [{"type": "fuzzy_match", "value": answers}]
         if self.kind == "JsonMatch" and len(answers) == 1:
             return [{"type": "equals", "value": answers[0]}]
         return [{"type": "llm_judge"}] if self.is_graded else None

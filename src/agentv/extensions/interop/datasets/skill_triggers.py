@@ -18,9 +18,13 @@ _PARTS = ("train", "validation", "test", "dev", "holdout")
 _SPLIT = ("should_trigger", "should_not_trigger")
 _QUESTIONS = ("query", "prompt", "input", "text")
 ACTIVATION = ("should_trigger", "expected_activation", "should_activate")
-_ANSWERS = (*ACTIVATION, "shouldTrigger", "expected_trigger", "expected_skill", "expected", "trigger")
-_USED = (*_QUESTIONS, *_ANSWERS, *_NAMES, "id", "tags", "metadata", "skills")
-_WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None, "": None}
+_ANSWERS = (*ACTIVATION, "shouldTrigger", "expected_trigger", "expected_skill", "expected", "trigger", "expect")
+_USED = (*_QUESTIONS, *_ANSWERS, _SPLIT[1], *_NAMES, "id", "tags", "metadata", "skills")
+_WORDS = {
+    **dict.fromkeys(("true", "yes", "trigger", "should-trigger"), True),
+    **dict.fromkeys(("false", "no", "no-trigger", "no_trigger", "should-not-trigger"), False),
+    **dict.fromkeys(("none", "null", ""), None),
+}
 
 
 class _SkillTriggers(ForeignFormat):
@@ -121,7 +125,13 @@ def skills_wanted(data: dict[str, Any]) -> dict[str, bool]:
     names = answer if isinstance(answer, list) else [answer]
     if answer == "missing" or not names or not all(isinstance(name, str) for name in names):
         raise ValueError("'should_trigger' must be true, false, or the name of the skill")
-    return dict.fromkeys(names, True)
+    return {**dict.fromkeys(names, True), **{name: False for name in _unwanted(data) if name not in names}}
+
+
+def _unwanted(data: dict[str, Any]) -> list[str]:
+    """Return the skills that a query must not trigger, which some sets name next to the one that it should."""
+    names = data.get(_SPLIT[1])
+    return texts_of(names) if isinstance(names, list) else []
 
 
 def skill_of(file: RecordFile) -> str:

@@ -76,8 +76,9 @@ def restore(row: dict[str, Any], data: dict[str, Any], key: str, lose: Lose) -> 
         lose(_EDITED)
         return {**row, "metadata": {name: value for name, value in row.get("metadata", {}).items() if name != _OWN}}
     metadata = {name: value for name, value in data[key].items() if name != _OWN}
-    checks = ("assertions", "rubrics") if "evaluators" in own else ()
-    others = {name: value for name, value in row.items() if name not in checks}
+    # A user is carried: without one, the tool's file of conversations has one that the case did not.
+    replaced = ("user", *(("assertions", "rubrics") if "evaluators" in own else ()))
+    others = {name: value for name, value in row.items() if name not in replaced}
     return {**others, "metadata": metadata, **{name: value for name, value in own.items() if name != _SEAL}}
 
 

@@ -22,6 +22,9 @@ _CLASSES: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
     ("invalid_response", re.compile(r"JSON|parse|missing (?:batch )?(?:id|output)", re.I)),
 )
 
+_ROUNDING = 1e-9
+"""A value that is nearer to 0 or 1 is read as that: sums of floats such as 1.0000000000000004 are outside the scale."""
+
 
 def unique_names(names: Iterable[str]) -> Iterator[str]:
     """Yield names, with a number added to those that repeat an earlier one."""
@@ -48,8 +51,10 @@ def number_or_none(value: Any) -> float | None:
 
 
 def grade_value(value: Any) -> float | bool | None:
-    """Return a number or truth value; None for anything else."""
-    return value if isinstance(value, bool) else number_or_none(value)
+    """Return a number or truth value; None for anything else. A number that is 0 or 1 but for rounding is that."""
+    number = value if isinstance(value, bool) else number_or_none(value)
+    is_rounded = isinstance(number, float) and min(abs(number), abs(number - 1)) < _ROUNDING
+    return float(round(number)) if is_rounded and number is not None else number
 
 
 def token_usage(input_tokens: Any, output_tokens: Any, **more: Any) -> TokenUsage | None:

@@ -11,6 +11,8 @@ const callOf = (call) => {
 const text = typeof output === "string" ? output : JSON.stringify(output);
 if (isListed && text.includes("MCP Tool Error")) return [];
 if (isListed && text.includes("MCP Tool Result")) return [{ result: true }];
+const parts = Array.isArray(output) && !isListed ? output.filter((part) => isObject(part) && isObject(part.functionCall)) : [];
+if (parts.length) return parts.map(({ functionCall }) => ({ name: functionCall.name, arguments: functionCall.args ?? {} }));
 const own = isObject(output) && !Array.isArray(output) ? output[isListed ? "tool_calls" : "function_call"] : undefined;
 const calls = own === undefined ? output : own;
 if (!isListed) return [callOf(calls)];

@@ -73,10 +73,9 @@ def _called(function: tuple[str, str, bool], stamp: tuple[int, int], arguments: 
     return json.dumps(reply["value"])
 
 
-def run_program(words: list[str], path: str, argument: Any) -> str:
-    """Return what a program prints for an argument, which is passed as JSON. Raises as `call_function` does."""
+def run_program(words: list[str], path: str, argument: Any, folder: str) -> str:
+    """Return what a program prints in a folder for an argument, as JSON. Raises as `call_function` does."""
     check_allowed(os.path.basename(path), path)
-    folder = os.path.dirname(path)
     command = [*words, to_json(argument).decode()]
     env = load_environment(folder, project_root(folder)).variables
     try:

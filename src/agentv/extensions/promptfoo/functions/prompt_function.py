@@ -26,13 +26,14 @@ class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A function of a file, a program with a `command`, or a `template` whose result is the JSON of a chat.
 
     `as_chat` returns the messages of a text that is a chat, if models receive chats. `filters` are the JavaScript files
-    of filters, by name.
+    of filters, by name. A program runs in the `folder` of the configuration.
     """
 
     id: str
     finder: FileFinder
     label: str = ""
     path: str = ""
+    folder: str = "."
     function: str = ""
     context: dict[str, Any] = {}
     template: str = ""
@@ -43,7 +44,7 @@ class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """The text that the function is registered by, as a prompt. It is random, so that no file can have it."""
-        place = f"{self.path}:{self.function} {stringify(self.context)}{self.template}"
+        place = f"{self.path}:{self.function} {self.command} {stringify(self.context)}{self.template}"
         key = f"(the prompt that {self.label} returns) {_TOKEN} {place}"
         _functions[key] = self
         return key
@@ -68,7 +69,7 @@ class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
             return self.template
         context = {"vars": variables, **self.context}
         if self.command:
-            return run_program(list(self.command), self.path, context)
+            return run_program(list(self.command), self.path, context, self.folder)
         result = call_function(self.path, self.function, [context])
         if isinstance(result, dict) and "prompt" in result:
             if result.get("config"):

@@ -10,6 +10,8 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.extensions.promptfoo.providers import bedrock_models
+from agentv.extensions.promptfoo.providers.gemini_settings import gemini_config
 from agentv.extensions.promptfoo.providers.http_provider import http_entry
 from agentv.extensions.promptfoo.text_assertions import script_text_of
 from agentv.extensions.promptfoo.transform_code import transforms_of
@@ -144,7 +146,7 @@ _PASSED_ON = (
 )
 _SILENT = (
     *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
-    *("omitDefaults", "functionToolCallbacks"),
+    *("omitDefaults", "functionToolCallbacks", "workspaceUrl", "usageContext", "apiKeyRequired"),
 )
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 
@@ -308,14 +310,18 @@ def _exec_entry(id: str, provider: Any, folder: str) -> dict[str, Any]:
 
 
 def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    if id.startswith("bedrock:"):
+        id, config = bedrock_models.routed(id, config, lose)
     kind, *words = id.split(":")
-    if words and words[0] in _NO_CHAT:
+    if words and (words[0] in _NO_CHAT or bedrock_models.is_no_chat(id)):
         raise UnmappedProvider(f"`{kind}:{words[0]}` is not a chat model")
     mode = words.pop(0) if words and words[0] in (*_MODES, "embeddings") else ""
     model = ":".join(words) or text_of(config.get("model"))
     if kind == "openai":
         model = model or _DEFAULT_MODELS.get(mode, _DEFAULT_MODEL)
     entry = _service(kind, model, lose)
+    if entry["provider"] == "gemini":
+        config = gemini_config(config, lose)
     if mode in _COMPLETIONS or kind == "llama" or (kind == "openai" and not mode and _INSTRUCTED.fullmatch(model)):
         lose(f"the completion API of '{id}': the prompt is sent as a chat")
     if mode == "responses":
@@ -355,7 +361,9 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
     for more in ("passthrough", "extra_body"):
         extra |= config[more] if isinstance(config.get(more), dict) else {}
     for key, value in config.items():
-        if key in _KEYS and not is_blank(value):
+        if key in ("region", "profile") and provider != "bedrock":
+            lose(f"'{key}' in the config of a provider")
+        elif key in _KEYS and not is_blank(value):
             if isinstance(value, str) and value.startswith("file://"):
                 lose(f"'{key}' of a provider: write the content of {value} into the configuration")
                 continue
@@ -364,6 +372,9 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
             lose(f"'{key}' in the config of a provider")
     if isinstance(config.get("apiKeyEnvar"), str):
         settings["api_key"] = f"${{{{ {config['apiKeyEnvar']} }}}}"
+    if isinstance(config.get("workspaceUrl"), str):
+        settings["base_url"] = f"{config['workspaceUrl'].removesuffix('/')}/serving-endpoints"
+        extra |= {"usage_context": config["usageContext"]} if config.get("usageContext") else {}
     host = config.get("apiHost")
     if isinstance(host, str):
         address = host if "://" in host else f"https://{host}"

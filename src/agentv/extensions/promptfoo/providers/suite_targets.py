@@ -33,7 +33,10 @@ _CONTENTS = (".json", ".yaml", ".yml", ".txt", ".md")
 
 
 class SuiteTargets:
-    """The targets of a configuration by name. `names` are those that are evaluated; graders are added on use."""
+    """The targets of a configuration by name. `names` are those that are evaluated; graders are added on use.
+
+    `unusable` are the labels of providers without a counterpart, for which a project may have targets.
+    """
 
     def __init__(self, providers: Any, files: SuiteFiles, lose: Lose, variables: Mapping[str, Any] = {}) -> None:
         self._files = files
@@ -45,9 +48,12 @@ class SuiteTargets:
         self._prompts: dict[str, list[str] | None] = {}
         self.entries: list[dict[str, Any]] = []
         self.names: list[str] = []
+        self.unusable: list[str] = []
         for provider in self.listed(providers):
             name = self.add(provider)
-            if name is not None and name not in self.names:
+            if name is None:
+                self.unusable.append(provider if isinstance(provider, str) else _label_of(provider))
+            elif name not in self.names:
                 self.names.append(name)
 
     def listed(self, providers: Any) -> list[Any]:
@@ -170,16 +176,16 @@ class SuiteTargets:
     def embedder(self, provider: Any, default: Any) -> str | None:
         """Return the target that compares texts: the grader's, or the default of promptfoo.
 
-        A text model as the grader of a test leaves the comparison to the default, as in older versions; it is an error
-        in newer ones. Raises ValueError for any other provider that is not a model for embeddings.
+        Raises ValueError for a provider that is not a model for embeddings, as the grader of a test too.
         """
         grader = default if is_blank(provider) else provider
-        name = provider_name(_grader(grader, "embedding"))
-        is_file = FUNCTION_FILE.search(name) is not None
-        if is_blank(grader) or (is_blank(provider) and "embed" not in name and not is_file):
+        if is_blank(grader):
             return self.add(_EMBEDDINGS)
-        if is_file or "embed" not in name:
-            raise ValueError(f"'similar' needs a model for embeddings, and its provider is {text_of(grader)[:80]}")
+        name = provider_name(_grader(grader, "embedding"))
+        if "embed" not in name or FUNCTION_FILE.search(name) is not None:
+            whose = "the grader of the test" if is_blank(provider) else "its provider"
+            hint = ". Set `embedding` next to `text` in `options.provider`" if is_blank(provider) else ""
+            raise ValueError(f"'similar' needs a model for embeddings, and {whose} is {text_of(grader)[:80]}{hint}")
         return self.add(_grader(grader, "embedding"))
 
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
@@ -206,6 +212,12 @@ def _is_plain_chat(prompt: PromptTemplate) -> bool:
     return isinstance(chat, list) and all(
         list(message) == ["role", "content"] and isinstance(message["content"], str) for message in chat
     )
+
+
+def _label_of(provider: Any) -> str:
+    """Return the label of a provider, or else its id."""
+    label = provider.get("label") if isinstance(provider, dict) else ""
+    return text_of(label) or provider_name(provider) or text_of(provider)[:80]
 
 
 def _shown(provider: Any) -> str:

@@ -32,7 +32,9 @@ _USED = (
     "setup",
     "timeout",
     "environment",
+    "constraints",
 )
+_NO_CHECK = "None of its graders can be run here: run the stimulus with Vally"
 _CHECKS = {
     "output-matches": "regex",
     "output-not-matches": "not-regex",
@@ -80,6 +82,7 @@ class _Vally(ForeignFormat):
         data = record.data
         questions = [_prompt(turn) for turn in data["turns"]] if data.get("turns") else [text_of(data["prompt"])]
         entries, rubrics = _graders(data, lose)
+        entries += _constraints(object_at(data, "constraints"), lose)
         if not is_blank(data.get("setup")):
             lose("the setup of a scenario: it is in the metadata")
         row = {
@@ -89,13 +92,15 @@ class _Vally(ForeignFormat):
             "rubrics": [*rubrics, *texts_of(data.get("rubric"))],
             "assertions": entries,
             "tags": _tags(data.get("tags")),
-            "workspace": filled({"files": _files(data, lose)}),
+            "workspace": _workspace(data, lose),
             "description": data.get("description"),
             "metadata": {
                 **metadata_of(data, _USED),
                 **filled({"setup": data.get("setup"), "environment": data.get("environment")}),
             },
         }
+        if not (entries or row["rubrics"]) and (data.get("graders") or data.get("assertions")):
+            row["case_error"] = _NO_CHECK
         return [with_outcome(row)]
 
 
@@ -111,14 +116,16 @@ def _tags(tags: Any) -> list[str]:
     return [f"{name}:{text_of(value)}" for name, value in tags.items()] if isinstance(tags, dict) else texts_of(tags)
 
 
-def _files(data: dict[str, Any], lose: Lose) -> dict[str, str]:
-    """Return the files of a stimulus by their path in the workspace."""
+def _workspace(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    """Return the workspace of a stimulus: its files by their path there, and a folder that is copied as a whole."""
     environment = object_at(data, "environment")
     if set(environment) - {"files"}:
         lose("settings of the environment: they are in the metadata")
     files = environment.get("files")
     pairs = [(file.get("dest") or file.get("src"), file.get("src")) for file in files or () if isinstance(file, dict)]
-    return {place: source for place, source in pairs if isinstance(place, str) and isinstance(source, str)}
+    files = {place: source for place, source in pairs if isinstance(place, str) and isinstance(source, str)}
+    template = files.pop(".", None)
+    return filled({"template": template, "files": files})
 
 
 def _prompt(turn: Any) -> str:
@@ -141,6 +148,10 @@ def _graders(data: dict[str, Any], lose: Lose) -> tuple[list[dict[str, Any]], li
         elif kind in ("wall-time", "max-duration"):
             seconds = first_of(settings, "max_seconds", "seconds", "max", "value")
             entries += [{"type": "latency", "threshold": float(seconds) * 1000}] if _is_number(seconds) else []
+        elif kind in ("exit-success", "exit_success"):
+            continue  # an agent that fails is an error here
+        elif (entry := _program(kind, settings, lose)) and object_at(data, "environment").get("files"):
+            entries.append(entry)
         elif kind == "skill-invocation" and isinstance(first_of(settings, "skill", "name"), str):
             should_trigger = settings.get("should_trigger", settings.get("expected", True)) is not False
             name = first_of(settings, "skill", "name")
@@ -148,6 +159,35 @@ def _graders(data: dict[str, Any], lose: Lose) -> tuple[list[dict[str, Any]], li
         else:
             lose(f"a grader of type '{kind}'")
     return entries, rubrics
+
+
+def _constraints(constraints: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
+    """Return the evaluators for tools that must not be called."""
+    for key in constraints.keys() - {"reject_tools"}:
+        lose(f"the constraint '{key}'")
+    forbidden = {"type": "tool_trajectory", "mode": "any_order", "negate": True}
+    return [{**forbidden, "minimums": {name: 1}} for name in texts_of(constraints.get("reject_tools"))]
+
+
+def _program(kind: str, settings: dict[str, Any], lose: Lose) -> dict[str, Any] | None:
+    """Return the evaluator for a grader that runs a command in the workspace, or looks at a file there."""
+    if kind == "run-command" and isinstance(settings.get("command"), str):
+        for key in settings.keys() & {"stdout_matches", "stdout_contains", "stderr_matches"}:
+            lose(f"{key} of a command: only its exit code is checked")
+        code = settings.get("expected_exit_code", 0)
+        codes = {"pass_codes": [code], "fail_codes": [number for number in range(126) if number != code]}
+        return {"type": "command", "command": settings["command"], **codes}
+    path, value = settings.get("path"), settings.get("value")
+    if kind not in ("file-contains", "file-not-contains") or not isinstance(path, str) or not isinstance(value, str):
+        return None
+    name = path.removeprefix("**/")
+    if "/" in name if name != path else any(mark in path for mark in "*?["):
+        return None  # another pattern than the name of files in any folder
+    places = ["--", path] if name == path else [f"--include={name}", "-r", "."]
+    codes = (
+        {"pass_codes": [0], "fail_codes": [1, 2]} if kind == "file-contains" else {"pass_codes": [1], "fail_codes": [0]}
+    )
+    return {"type": "command", "command": ["grep", "-qF", "-e", value, *places], **codes}
 
 
 def _is_number(value: Any) -> bool:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, Mapper, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import (
     expected_calls,
@@ -20,6 +20,7 @@ from agentv.datasets.foreign.values import (
     texts_of,
     with_outcome,
 )
+from agentv.datasets.formats.dataset_format import Document
 from agentv.extensions.interop.datasets.skill_triggers import trigger_checks
 from agentv.settings.project import project_root
 
@@ -33,7 +34,20 @@ _TEXT_CHECKS = {
 _MODES = {"exact_match": "exact", "in_order_match": "in_order", "any_order_match": "superset"}
 _SKILLS = ("required_skills", "forbidden_skills")
 MOST_TASKS = 10_000
-_USED = ("id", "name", "description", "inputs", "prompt", "expected", "graders", "tags", "enabled")
+_ASKED = "should_trigger"
+_USED = (
+    "id",
+    "name",
+    "description",
+    "inputs",
+    "prompt",
+    "expected",
+    "graders",
+    "tags",
+    "enabled",
+    _ASKED,
+)
+_NO_CHECK = "None of its checks can be made here: run the task with waza"
 
 
 _MISSING = "\0missing"
@@ -81,8 +95,13 @@ class _Waza(ForeignFormat):
                 if os.path.isfile(path) and os.path.commonpath((root, os.path.realpath(path))) == root:
                     yield Record(1, _with_prompt(document_of(record_file(path)), os.path.dirname(path), root))
 
-    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
-        data = record.data
+    def mapper(self, document: Document) -> Mapper:
+        path = document.source.files[0]
+        suite = document_of(record_file(path))
+        skill = _skill_name(text_of(suite.get("skill")), os.path.dirname(path))
+        return lambda record, lose: self._rows(record.data, skill, bool(suite.get("graders")), lose)
+
+    def _rows(self, data: dict[str, Any], skill: str, is_graded: bool, lose: Lose) -> Iterable[dict[str, Any]]:
         if _MISSING in data:
             raise ValueError(f"No file of a task matches '{data[_MISSING]}'")
         inputs, expected = object_at(data, "inputs"), object_at(data, "expected")
@@ -99,10 +118,13 @@ class _Waza(ForeignFormat):
             if key in _WORKSPACE and not is_blank(value):
                 lose(f"the {_WORKSPACE[key]} of a task: they are in the metadata")
         user = object_at(inputs, "responder")
+        asked = expected.get(_ASKED, data.get(_ASKED))
+        triggers = trigger_checks({skill: asked}) if isinstance(asked, bool) else []
         row: dict[str, Any] = {
             "id": first_of(data, "id", "name"),
             "input": text_of(question),
-            "assertions": [*_expected(expected, lose), *_entries(data.get("graders"), lose)],
+            "rubrics": texts_of(expected.get("assertions")),
+            "assertions": [*triggers, *_expected(expected, lose), *_entries(data.get("graders"), lose)],
             "description": data.get("description"),
             "tags": texts_of(data.get("tags")),
             "metadata": metadata_of(data, _USED, {"inputs": {k: v for k, v in inputs.items() if k not in _TURNS}}),
@@ -110,10 +132,18 @@ class _Waza(ForeignFormat):
         }
         if user:
             row["user"] = {"goal": text_of(user.get("instructions")), "max_turns": user.get("max_followups")}
+        if (expected or data.get("graders")) and not (row["assertions"] or row["rubrics"] or is_graded):
+            row["case_error"] = _NO_CHECK
         return [with_outcome(row)]
 
 
 WAZA = _Waza()
+
+
+def _skill_name(skill: str, folder: str) -> str:
+    """Return the name of a skill: as it is written, or of the folder of its SKILL.md."""
+    path = os.path.abspath(os.path.join(folder, skill))
+    return os.path.basename(os.path.dirname(path)) if skill.endswith(".md") else skill
 
 
 def _with_prompt(task: dict[str, Any], folder: str, root: str) -> dict[str, Any]:
@@ -135,7 +165,7 @@ def _expected(expected: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
             entries.append({"type": "icontains_any", "value": texts_of(value), "negate": True})
         elif key == "behavior" and isinstance(value, dict):
             entries += _behavior(value, lose)
-        else:
+        elif key not in (_ASKED, "assertions"):
             lose(f"the expectation '{key}'")
     return entries
 

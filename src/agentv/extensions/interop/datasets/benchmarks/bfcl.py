@@ -27,7 +27,7 @@ class _BFCL(ForeignFormat):
     def fits(self, file: RecordFile) -> bool:
         rows = objects(file)
         if all_have(rows, "id", "ground_truth"):
-            return all(row.keys() == {"id", "ground_truth"} for row in rows)
+            return all(row.keys() - {"execution_result_type"} == {"id", "ground_truth"} for row in rows)
         is_nested = all(_are_lists(row.get("question")) for row in rows)
         return all_have(rows, "id") and is_nested and any_has(rows, "function", "involved_classes")
 
