@@ -208,6 +208,14 @@ def test_a_guess_names_the_field_that_is_missing(folder, command, table, missing
     assert f"Not recognized: the field with {missing}" in outcome.stdout and "Use it" not in outcome.stdout
 
 
+def test_a_guess_names_the_fields_that_look_like_checks_and_are_none(folder, command):
+    record = '{"prompt": "p", "expected_behavior": ["a b"], "forbidden_behavior": ["c"], "check_id": 1, "expected": ""}'
+    folder.write("t.jsonl", record)
+    outcome = command("cases", "t.jsonl", "--guess")
+    assert "Not checked, but kept as metadata: forbidden_behavior.\n\nUse it" in outcome.stdout
+    assert "rubrics=expected_behavior" in outcome.stdout
+
+
 def test_a_guess_does_not_take_patterns_for_texts(folder, command):
     folder.write("c.yaml", "cases:\n  - {question: Price?, must_include: ['99\\.99', 'no|none']}\n")
     outcome = command("cases", "c.yaml", "--guess")

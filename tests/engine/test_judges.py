@@ -468,6 +468,13 @@ def test_a_missing_judge_is_an_error_before_any_call(project, options, message):
     assert not (project.path / "out").exists()
 
 
+def test_a_model_that_only_judges_does_not_answer_cases(project):
+    (project.path / "targets.yaml").unlink()
+    project.dataset("yes", evaluators=[{"type": "llm_judge"}])
+    ended = project.eval("--out", "out", "--judge", "openai:gpt-5", "--dry-run")
+    assert ended.code == 2 and "There is no targets file" in ended.stderr
+
+
 def test_a_judge_without_its_key_is_an_error_before_any_call(project):
     project.targets(MOCK, {"name": "judge", "provider": "openai", "model": "m", "api_key": "${{ NO_SUCH_KEY }}"})
     project.dataset("yes", evaluators=[{"type": "llm_judge"}])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -116,7 +116,10 @@ class Project:
             if (frozen := frozen_settings()) is not None:
                 frozen.check_targets(dataset.path, own)
             file = file.with_entries(own, dataset.path)
-        file = file.with_models((*options.targets, *((options.judge,) if options.judge else ())))
+        file = file.with_models(options.targets)
+        own_names = file.names
+        file = file.with_models((options.judge,) if options.judge else ())
+        self._judge_only = frozenset(file.names) - frozenset(own_names)
         self.file = file.with_variants(options.variants)
         self.replay = None if options.replay is None else os.path.abspath(run_path(options.replay))
         self.is_remote = is_remote(options.executor)
@@ -137,17 +140,22 @@ class Project:
         self.home = self.file.home
         self.secrets = self.file.secrets
 
-    @property
+    @cached_property
     def default_target(self) -> str | None:
-        """Return the target of cases that do not name one."""
-        return default_target(self.names, self.defaults)
+        """The target of cases that do not name one. Raises UsageError if the configured one does not exist."""
+        return default_target(self._answering, self.defaults)
+
+    @property
+    def _answering(self) -> tuple[str, ...]:
+        """The targets that may answer cases: not the model that only `--judge` names."""
+        return tuple(name for name in self.names if name not in self._judge_only)
 
     def check_named(self, names: Iterable[str]) -> None:
         """Raise UsageError if one of the targets does not exist, or if there are no targets at all."""
         for name in names:
             if name not in self._given:
                 self.file.pick([name])
-        if not self.names:
+        if not self._answering:
             self._check_datasets()
             self.file.pick()
 

@@ -261,6 +261,7 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
                 "id": "https",
                 "config": {
                     "url": "https://example.com/chat?u={{user}}",
+                    "method": "post",
                     "body": {"q": "{{prompt}}", "lang": "{{ language }}"},
                     "headers": {"Authorization": "Bearer ${{ KEY }}"},
                     "transformResponse": "json.choices[0].message.content",

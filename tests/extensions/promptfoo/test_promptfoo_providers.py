@@ -296,7 +296,7 @@ def test_a_provider_whose_settings_cannot_be_read_is_named_and_the_others_are_ke
 def test_a_model_is_not_evaluated_instead_of_providers_that_cannot_be_used(folder, command):
     path = folder.write("promptfooconfig.yaml", "prompts: [Hello]\nproviders: [{id: browser, label: page}]\n")
     judged = command("eval", path, "--dry-run", "--judge", "openai:gpt-5")
-    assert (judged.code, "Unknown target 'page'" in judged.stderr) == (2, True)
+    assert (judged.code, "None of the targets in" in judged.stderr) == (2, True)
     folder.write(
         ".agentv/targets.yaml", "targets:\n  - {name: page, provider: mock}\n  - {name: other, provider: mock}\n"
     )

@@ -46,9 +46,15 @@ ANSWERS = {
 }
 
 
+def answer_to(text, code=None):
+    """Return the answer in the text of a response: the `output` of what the code returns, or all of it."""
+    value = apply_transform(text, {"javascript": entry(code)["javascript"], "allow_empty": True})
+    return value.get("output") or value
+
+
 @pytest.mark.parametrize(("code", "answer"), ANSWERS.items(), ids=str)
 def test_the_answer_is_what_the_javascript_returns(code, answer):
-    assert apply_transform(BODY, {"javascript": entry(code)["javascript"], "allow_empty": True}) == answer
+    assert answer_to(BODY, code) == answer
 
 
 @pytest.mark.parametrize("code", ["json.a.b", "json.text;", "return json.text", "data.text", "json.a()"])
@@ -58,14 +64,51 @@ def test_code_that_fails_is_an_error_that_shows_it(code):
 
 
 def test_a_text_that_is_not_json_is_the_answer():
-    assert apply_transform("plain", {"javascript": entry()["javascript"]}) == "plain"
+    assert answer_to("plain") == "plain"
+
+
+def test_the_answer_without_code_is_all_data_of_a_response():
+    assert answer_to('{"output": "a", "more": 1}') == {"output": "a", "more": 1}
+    assert answer_to('{"output": "a", "more": 1}', "json") == "a"
+
+
+def run_http(folder, command, url, code, *assertions):
+    body = {"model": "m", "messages": [{"role": "user", "content": "{{prompt}}"}]}
+    config = {"method": "POST", "body": body, "transformResponse": code}
+    provider = {"id": f"{url}/v1/chat/completions", "config": config}
+    data = {"prompts": ["x"], "providers": [provider], "tests": [{"assert": assertions}]}
+    return command("eval", folder.write("promptfooconfig.json", json.dumps(data)))
+
+
+def test_code_returns_guardrails_cost_and_metadata_of_an_answer(folder, command, agentv_server, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    url = agentv_server("Hello").url
+    code = "({output: json.model, guardrails: {flagged: true}, cost: 2, metadata: {a: 1}})"
+    kept = [
+        {"type": "not-guardrails"},
+        {"type": "cost", "threshold": 2},
+        {"type": "javascript", "value": "context.metadata.a === 1"},
+    ]
+    assert run_http(folder, command, url, code, *kept).code == 0
+    assert run_http(folder, command, url, code, {"type": "guardrails"}).code == 1
+
+
+def test_an_error_that_code_returns_next_to_an_answer_is_an_error(folder, command, agentv_server, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    code = "({output: json.model, error: 'boom'})"
+    ended = run_http(folder, command, agentv_server("Hello").url, code, {"type": "contains", "value": "m"})
+    assert ended.code == 3 and "boom" in ended.stderr
+
+
+def test_a_request_without_a_method_is_a_get_as_in_promptfoo():
+    assert target_entry({"id": "http://localhost:1/", "config": {"body": {}}}, ".", pytest.fail)["method"] == "GET"
 
 
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
         ({"transformResponse": "file://read.py"}, "read by a file that is not JavaScript"),
-        ({"transformRequest": "file://write.js"}, "'transformRequest' is a file"),
+        ({"transformRequest": "file://write.py"}, "replaced by a file that is not JavaScript"),
         ({"auth": {"type": "oauth"}}, "'auth' of type 'oauth'"),
         ({"signatureAuth": {"privateKeyPath": "k"}}, "'signatureAuth' is not supported"),
         ({"request": "POST /x\nHost: a"}, "needs a first line such as"),
@@ -139,6 +182,21 @@ def test_a_function_of_a_file_reads_the_response(folder, command, agentv_server,
         "promptfooconfig.json", json.dumps({"prompts": ["x"], "providers": [provider], "tests": [test]})
     )
     assert command("eval", path).code == 0
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_a_function_of_a_file_replaces_the_prompt(folder):
+    folder.write(
+        "write.cjs", "exports.asked = (prompt, vars, context) => ({q: prompt + vars.word + context.vars.word});"
+    )
+    code = f"file://{folder.path / 'write.cjs'}:asked"
+    config = {"url": "http://localhost:1/", "method": "POST", "body": {"a": 1}, "transformRequest": code}
+    assert json.loads(sent_by(config, word="!")["body"]) == {"a": 1, "q": 'say "hi"!!'}
+
+
+def test_the_files_of_functions_are_those_of_the_target():
+    target = PromptfooHttp(name="t", provider="promptfoo_http", url="http://x/", response_function="/a/read.js:name")
+    assert list(target.files_named("/home", ())) == ["/a/read.js"]
 
 
 def test_the_config_of_an_agent_is_named():

@@ -198,3 +198,29 @@ def test_results_of_promptfoo_have_the_ids_of_our_cases(folder, command):
     results = {"evalId": "e", "results": {"results": rows, "prompts": [{"raw": "{{x}}", "label": "{{x}}"}]}}
     path = folder.write("theirs.json", json.dumps(results))
     assert "on 3 shared cases" in command("compare", "run", path, "--allow-changed-measure").stdout
+
+
+@pytest.mark.parametrize("prompt", ["prompts/missing.txt", "missing.md", "prompts/greeting", "pf://greeting"])
+def test_a_prompt_that_names_no_file_of_prompts_is_not_sent_as_text(folder, prompt):
+    path = folder.write("promptfooconfig.json", json.dumps({**BASE, "prompts": [prompt]}))
+    assert prompt in str(folder.error(path))
+
+
+def test_a_pattern_without_files_and_a_text_with_a_slash_are_prompts(folder):
+    prompts = ["missing*.txt", "Is it a/b?"]
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps({**BASE, "prompts": prompts})))
+    assert len(case.prompts) == 2
+
+
+def test_a_scenario_with_an_empty_list_has_no_tests(folder):
+    scenarios = [{"config": [], "tests": [{"vars": {"x": "no"}}]}, {"config": [{"vars": {"x": "no"}}], "tests": []}]
+    config = {**BASE, "scenarios": [*scenarios, {"config": [{"vars": {"x": "yes"}}]}], "tests": []}
+    cases = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert [case.details.variables["x"] for case in cases] == ["yes"]
+
+
+def test_the_targets_of_a_red_team_are_not_a_targets_file(folder, command):
+    targets = [{"id": "http", "label": "bot", "config": {"url": "http://localhost:1/"}}]
+    path = folder.write("redteam.yaml", json.dumps({"targets": targets, "redteam": {"plugins": ["mcp"]}}))
+    ended = command("validate", path)
+    assert ended.code == 1 and "promptfoo generates its tests with a model" in ended.stdout

@@ -13,7 +13,7 @@ from agentv.cli.project_options import CasesArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.dataset import Options
 from agentv.datasets.detection import MAPPED, detect
-from agentv.datasets.foreign.field_guess import guess_map, map_text, missing_keys
+from agentv.datasets.foreign.field_guess import guess_map, map_text, missing_keys, unchecked_names
 from agentv.datasets.foreign.field_map import parse_map
 from agentv.datasets.foreign.foreign_format import record_file
 from agentv.datasets.foreign.mapped_records import rows_of
@@ -83,6 +83,8 @@ def _print_guess(path: str) -> None:
                 output.echo_json(fields.row(row))
             except ValueError as error:
                 output.echo(f"({error})")
+    if unchecked := unchecked_names(guesses, rows):
+        output.echo(f"\nNot checked, but kept as metadata: {', '.join(unchecked)}.")
     if missing:
         usable = [guess for guess in guesses if guess.key not in missing]
         fields_text = ", ".join(dict.fromkeys(str(name) for row in rows for name in row))

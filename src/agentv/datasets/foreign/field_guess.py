@@ -85,7 +85,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
             "checklist",
             "pass_criteria",
         ),
-        *("criteria", "success_criteria", "acceptance_criteria", "rubric"),
+        *("criteria", "success_criteria", "acceptance_criteria", "rubric", "expected_behavior", "expected_behaviors"),
     ),
     "context": ("context", "contexts", "passages", "documents", "retrieved_contexts", "passage", "paragraph"),
     "tags": ("tags", "tag", "labels", "category", "categories"),
@@ -125,6 +125,10 @@ _SETUP = frozenset({"setup", "fixture", "fixtures", "state", "config", "environm
 
 _EXPECTED = re.compile("expected|answer|reference|ideal|gold|truth|solution|target", re.IGNORECASE)
 """Words in the name of an answer, also without a field that is the input."""
+
+_CHECK = re.compile("expect|must|forbid|should|unacceptable|assert|rubric|grader|criteria|check", re.IGNORECASE)
+_NO_CHECK = re.compile("(?:id|type|count|name|path|status|at)$", re.IGNORECASE)
+"""How the names of checks begin, and how the names of ids, counts and the like end."""
 
 _PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
 """A part of a regular expression, which is not a text that an answer contains."""
@@ -269,6 +273,13 @@ def missing_keys(guesses: Collection[Guess]) -> list[str]:
     is_known = any(guess.key == "input" and guess.confidence >= UNSURE for guess in guesses)
     missing = [] if is_known else ["input"]
     return [*missing, *(() if any(guess.key in CHECK_KEYS for guess in guesses) else ("expected_output",))]
+
+
+def unchecked_names(guesses: Collection[Guess], records: Collection[dict[str, Any]]) -> list[str]:
+    """Return the fields that look like a check, and have no part in the map."""
+    used = {re.split(r"[.\[]", path)[0] for guess in guesses for path in guess.path.split("+")}
+    names = dict.fromkeys(str(name) for record in records for name, value in record.items() if not is_blank(value))
+    return [name for name in names if name not in used and _CHECK.match(name) and not _NO_CHECK.search(name)]
 
 
 def _by_word(key: str, names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]) -> str | None:

@@ -34,7 +34,7 @@ from agentv.model.values import to_json
 _PATTERN = frozenset("*?")
 _OTHERS = ("javascript", "python", "latency", "cost", "skill-used", "assert-set", "guardrails", "finish-reason")
 KNOWN_TYPES = (*TEXT_TYPES, *JUDGED_TYPES, *EMBEDDED, *CALL_TYPES, *_OTHERS)
-_REPORTS = ("mock", "python", "javascript", "cli", "openai")
+_REPORTS = ("mock", "python", "javascript", "cli", "promptfoo_http", "openai")
 """Providers whose answers have the guardrails that promptfoo reads: a filter of OpenAI's is an error here."""
 
 _FUNCTIONS = ("python", "javascript")

@@ -30,6 +30,9 @@ _PROGRAMS = (*_FUNCTIONS, ".sh", ".bash", ".rb", ".pl", ".exe", ".bat", ".cmd", 
 _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
 _YAML_CHAT = "- role:"
+_PATH = re.compile(r"[^\s{}*?\[\]!()]*/[^\s{}*?\[\]!()]*")
+"""A text that promptfoo takes for the path of a file."""
+
 _FILE = re.compile(r"^(?:file://)?(?P<path>[^\n{}]+?)(?::(?P<name>\w+(?:\.\w+)?))?$")
 
 
@@ -193,16 +196,18 @@ def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:
     """
     match = _FILE.match(raw.strip())
     suffix = os.path.splitext(match["path"])[1].lower() if match else ""
-    if raw.startswith(("langfuse://", "portkey://", "helicone://", "http://", "https://")):
+    if raw.startswith(("langfuse://", "portkey://", "helicone://", "pf://", "http://", "https://")):
         raise ValueError(f"the prompt '{raw[:80]}': it is made by a service")
     if raw.startswith("exec:") or (suffix in _PROGRAMS and "*" not in raw):
         yield os.path.basename(raw), raw, ""
         return
     if match is None or not (raw.startswith("file://") or suffix in (*_PROGRAMS, *_TEXTS) or "*" in raw):
+        if _PATH.fullmatch(raw):
+            raise ValueError(f"there are no prompts in '{raw[:80]}': a file of prompts has a suffix such as .txt")
         yield "", raw, ""
         return
     paths = files.matching(match["path"])
-    if not paths and not raw.startswith("file://"):
+    if not paths and "*" in raw and not raw.startswith("file://"):
         yield "", raw, ""
         return
     if not paths:

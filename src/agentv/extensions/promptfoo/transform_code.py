@@ -36,17 +36,19 @@ def _step(code: Any) -> dict[str, Any]:
 
 
 def response_code(code: Any) -> str:
-    """Return JavaScript that reads the answer in the text of a response. Raises ValueError for code in a file."""
-    source = "json || text" if is_blank(code) else str(code).strip()
+    """Return JavaScript that reads the text of a response: an object with the answer as its `output`.
+
+    Without code, the answer is all data, also if these have an `output`. Raises ValueError for code in a file.
+    """
+    source = "{output: json || text}" if is_blank(code) else str(code).strip()
     if source.startswith("file://"):
         raise ValueError(f"the response is read by a file that is not JavaScript: `{source[:80]}`")
     function = source if _FUNCTION.match(source) else f"(json, text, context) => ({source})"
     return (
         f"const read = {function};\nlet json = null;\ntry {{ json = JSON.parse(output) || null; }} catch {{}}\n"
         "const result = read(json, output, context.metadata ?? {});\n"
-        "const isObject = result !== null && typeof result === 'object';\n"
-        "const isResponse = isObject && !Array.isArray(result) && ('output' in result || 'error' in result);\n"
-        "const response = isResponse ? result : {output: result};\nreturn response.output || response;"
+        "const isObject = result !== null && typeof result === 'object' && !Array.isArray(result);\n"
+        "return isObject && ('output' in result || 'error' in result) ? result : {output: result};"
     )
 
 
@@ -54,7 +56,7 @@ def request_code(code: Any) -> str:
     """Return JavaScript that makes another prompt of a prompt. Raises ValueError for code in a file."""
     source = str(code).strip()
     if source.startswith("file://"):
-        raise ValueError(f"'transformRequest' is a file: `{source[:80]}`. Use a target of provider `python`")
+        raise ValueError(f"the prompt is replaced by a file that is not JavaScript: `{source[:80]}`")
     is_function = _FUNCTION.match(source) is not None
     body = f"return ({source})(prompt, vars, {{}});" if is_function else f"return ({source});"
     body = source if re.search(r"\breturn\b", source) and not is_function else body

@@ -22,10 +22,8 @@ from agentv.model.values import to_json
 
 _LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
 _CHECKS = ("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks")
-_USED = (
-    *("id", "prompt", "input", "query", "expected_output", "expected_behavior", "expected_outcome", "files", "tags"),
-    *("metadata", "description", *_CHECKS),
-)
+_EXPECTED = ("expected_output", "expected_behavior", "expected_outcome")
+_USED = (*("id", "prompt", "input", "query", "files", "tags", "metadata", "description"), *_EXPECTED, *_CHECKS)
 _NAMES = ("skill_name", "skill", "skillName")
 _RUBRIC_TEXTS = ("text", "description", "criterion", "pass_if", "expectation", "assertion", "value", "name")
 _TEXTS = {
@@ -60,6 +58,7 @@ class _AgentSkills(ForeignFormat):
         document = document_of(file)
         rows = _cases_in(document) if document else objects(file)
         has_known_name = any(key in document for key in _NAMES) or os.path.basename(file.path) == "evals.json"
+        has_known_name = has_known_name or all_have(rows, "skills", "query", "expected_behavior")
         is_other = all_have(rows, "inputs") or (all_have(rows, "should_trigger") and not any_has(rows, *_CHECKS))
         return has_known_name and any(_question(row) is not None for row in rows) and not is_other
 
@@ -70,7 +69,7 @@ class _AgentSkills(ForeignFormat):
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
         keys = (key for key in _LISTS if isinstance(document.get(key), list))
-        entries = document[next(keys)] if document else file.document
+        entries = document.get(next(keys, ""), [document]) if document else file.document
         for record in items_of(entries):
             asks = isinstance(record.data, dict) and not record.data.keys().isdisjoint(ACTIVATION)
             yield Record(record.line, {"skill": skill_of(file), **record.data}) if asks else record
@@ -80,6 +79,9 @@ class _AgentSkills(ForeignFormat):
         rubrics, evaluators = _checks(data, lose)
         asks = not data.keys().isdisjoint(ACTIVATION)
         trigger_keys = (*ACTIVATION, "skill") if asks else ()
+        expected = first_of(data, *_EXPECTED)
+        if isinstance(expected, list):
+            rubrics, expected = [*texts_of(expected), *rubrics], None
         texts = {key: name for key, names in _TEXTS.items() for name in names if isinstance(data.get(name), list)}
         evaluators += FieldMap(texts).values(data).get("assertions", [])
         if asks:
@@ -87,7 +89,7 @@ class _AgentSkills(ForeignFormat):
         row = {
             "id": data.get("id") if not is_blank(data.get("id")) else data.get("name"),
             "input": text_of(_question(data)),
-            "expected_outcome": text_of(first_of(data, "expected_output", "expected_behavior", "expected_outcome")),
+            "expected_outcome": text_of(expected),
             "rubrics": rubrics,
             "assertions": evaluators,
             "description": data.get("description"),
@@ -111,7 +113,7 @@ AGENT_SKILLS = _AgentSkills()
 
 
 def _cases_in(document: dict[str, Any]) -> list[dict[str, Any]]:
-    items: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
+    items: list[Any] = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [document])
     return [item for item in items if isinstance(item, dict)]
 
 

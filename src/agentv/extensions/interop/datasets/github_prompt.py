@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,14 +19,22 @@ _STRINGS = {
     "endsWith": "ends_with",
     "matches": "regex",
 }
-_BUILT_IN = {
-    "github/similarity": "similarity",
-    "github/relevance": "answer_relevance",
-    "github/groundedness": "faithfulness",
-    "github/coherence": "llm_judge",
-    "github/fluency": "llm_judge",
+_PATTERNS = {"startsWith": r"(?i)\A\s*{}", "endsWith": r"(?i){}\s*\Z"}
+"""Checks that ignore the case."""
+
+_BUILT_IN: dict[str, dict[str, Any]] = {
+    "github/similarity": {
+        "type": "llm_judge",
+        "prompt": "Judge how similar the answer is in meaning to the correct answer: {{ expected_output }}",
+    },
+    "github/relevance": {"type": "answer_relevance"},
+    "github/groundedness": {"type": "faithfulness"},
+    "github/coherence": {"type": "llm_judge", "prompt": "Judge the coherence of the answer."},
+    "github/fluency": {"type": "llm_judge", "prompt": "Judge the fluency of the answer."},
 }
+_MODEL_KEYS = ("modelParameters", "responseFormat", "jsonSchema")
 _USED = ("input", "expected", "id", "context")
+_PROMPT = ("name", "model", "modelParameters", "messages")
 _NO_TESTS = "The prompt file has no testData, so there is nothing to evaluate"
 
 
@@ -37,7 +46,7 @@ class _GitHubPrompt(ForeignFormat):
 
     def fits(self, file: RecordFile) -> bool:
         document = document_of(file)
-        is_prompt = file.path.lower().endswith((".prompt.yml", ".prompt.yaml"))
+        is_prompt = file.path.lower().endswith((".prompt.yml", ".prompt.yaml")) or {*document} >= {*_PROMPT}
         return isinstance(document.get("messages"), list) and (is_prompt or isinstance(document.get("testData"), list))
 
     def why_not(self, path: str) -> str | None:
@@ -53,6 +62,9 @@ class _GitHubPrompt(ForeignFormat):
         document = document_of(file)
         if not is_blank(document.get("model")):
             lose("the model: choose a target, for example with --target")
+        for key in _MODEL_KEYS:
+            if not is_blank(document.get(key)):
+                lose(f"{key}: set it for the target")
         evaluators = [entry for item in document.get("evaluators") or () if (entry := _entry(item, lose)) is not None]
         messages = [
             {"role": item.get("role"), "content": text_of(item.get("content"))}
@@ -91,17 +103,18 @@ def _entry(data: Any, lose: Lose) -> dict[str, Any] | None:
         for key, type_ in _STRINGS.items():
             if key in data["string"]:
                 value = text_of(data["string"][key])
+                exact = {"exact": "trimmed"} if type_ == "equals" else {}
                 if "{{" in value:
-                    return {"type": type_, **name}  # without a value, the expected output
-                return {"type": type_, "value": value, **name}
+                    return {"type": type_, **exact, **name}  # without a value, the expected output
+                if key in _PATTERNS:
+                    return {"type": "regex", "value": _PATTERNS[key].format(re.escape(value)), **name}
+                return {"type": type_, "value": value, **exact, **name}
     if isinstance(data.get("llm"), dict):
         return {"type": "llm_judge", "prompt": _judge_prompt(data["llm"]), **name}
     uses = data.get("uses")
     if isinstance(uses, str) and uses in _BUILT_IN:
-        entry: dict[str, Any] = {"type": _BUILT_IN[uses], **name}
-        if entry["type"] == "llm_judge":
-            entry["prompt"] = f"Judge the {uses.split('/')[1]} of the answer."
-        return entry
+        lose(f"the prompt of {uses}: a judge gets a shorter one, and a case passes by our threshold")
+        return {**_BUILT_IN[uses], **name}
     lose(f"the evaluator '{text_of(first_of(data, 'name', 'uses'))}'")
     return None
 

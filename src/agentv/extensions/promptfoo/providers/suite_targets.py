@@ -176,16 +176,16 @@ class SuiteTargets:
     def embedder(self, provider: Any, default: Any) -> str | None:
         """Return the target that compares texts: the grader's, or the default of promptfoo.
 
-        A text model as the grader of a test leaves the comparison to the default, as in older versions; it is an error
-        in newer ones. Raises ValueError for any other provider that is not a model for embeddings.
+        Raises ValueError for a provider that is not a model for embeddings, as the grader of a test too.
         """
         grader = default if is_blank(provider) else provider
-        name = provider_name(_grader(grader, "embedding"))
-        is_file = FUNCTION_FILE.search(name) is not None
-        if is_blank(grader) or (is_blank(provider) and "embed" not in name and not is_file):
+        if is_blank(grader):
             return self.add(_EMBEDDINGS)
-        if is_file or "embed" not in name:
-            raise ValueError(f"'similar' needs a model for embeddings, and its provider is {text_of(grader)[:80]}")
+        name = provider_name(_grader(grader, "embedding"))
+        if "embed" not in name or FUNCTION_FILE.search(name) is not None:
+            whose = "the grader of the test" if is_blank(provider) else "its provider"
+            hint = ". Set `embedding` next to `text` in `options.provider`" if is_blank(provider) else ""
+            raise ValueError(f"'similar' needs a model for embeddings, and {whose} is {text_of(grader)[:80]}{hint}")
         return self.add(_grader(grader, "embedding"))
 
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
