@@ -108,7 +108,7 @@ def test_a_request_without_a_method_is_a_get_as_in_promptfoo():
     ("config", "reason"),
     [
         ({"transformResponse": "file://read.py"}, "read by a file that is not JavaScript"),
-        ({"transformRequest": "file://write.js"}, "'transformRequest' is a file"),
+        ({"transformRequest": "file://write.py"}, "replaced by a file that is not JavaScript"),
         ({"auth": {"type": "oauth"}}, "'auth' of type 'oauth'"),
         ({"signatureAuth": {"privateKeyPath": "k"}}, "'signatureAuth' is not supported"),
         ({"request": "POST /x\nHost: a"}, "needs a first line such as"),
@@ -182,6 +182,21 @@ def test_a_function_of_a_file_reads_the_response(folder, command, agentv_server,
         "promptfooconfig.json", json.dumps({"prompts": ["x"], "providers": [provider], "tests": [test]})
     )
     assert command("eval", path).code == 0
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_a_function_of_a_file_replaces_the_prompt(folder):
+    folder.write(
+        "write.cjs", "exports.asked = (prompt, vars, context) => ({q: prompt + vars.word + context.vars.word});"
+    )
+    code = f"file://{folder.path / 'write.cjs'}:asked"
+    config = {"url": "http://localhost:1/", "method": "POST", "body": {"a": 1}, "transformRequest": code}
+    assert json.loads(sent_by(config, word="!")["body"]) == {"a": 1, "q": 'say "hi"!!'}
+
+
+def test_the_files_of_functions_are_those_of_the_target():
+    target = PromptfooHttp(name="t", provider="promptfoo_http", url="http://x/", response_function="/a/read.js:name")
+    assert list(target.files_named("/home", ())) == ["/a/read.js"]
 
 
 def test_the_config_of_an_agent_is_named():

@@ -210,3 +210,17 @@ def test_a_pattern_without_files_and_a_text_with_a_slash_are_prompts(folder):
     prompts = ["missing*.txt", "Is it a/b?"]
     (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps({**BASE, "prompts": prompts})))
     assert len(case.prompts) == 2
+
+
+def test_a_scenario_with_an_empty_list_has_no_tests(folder):
+    scenarios = [{"config": [], "tests": [{"vars": {"x": "no"}}]}, {"config": [{"vars": {"x": "no"}}], "tests": []}]
+    config = {**BASE, "scenarios": [*scenarios, {"config": [{"vars": {"x": "yes"}}]}], "tests": []}
+    cases = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert [case.details.variables["x"] for case in cases] == ["yes"]
+
+
+def test_the_targets_of_a_red_team_are_not_a_targets_file(folder, command):
+    targets = [{"id": "http", "label": "bot", "config": {"url": "http://localhost:1/"}}]
+    path = folder.write("redteam.yaml", json.dumps({"targets": targets, "redteam": {"plugins": ["mcp"]}}))
+    ended = command("validate", path)
+    assert ended.code == 1 and "promptfoo generates its tests with a model" in ended.stdout

@@ -65,8 +65,11 @@ def _kind_by_content(path: str) -> str | None:
     """Recognize a targets file with a custom name."""
     is_yaml = path.lower().endswith(SIDECAR_SUFFIXES) and os.path.isfile(path)
     data = parsed_or_none(path) if is_yaml else None
-    is_targets = isinstance(data, dict) and case_list_key(data) is None and isinstance(data.get("targets"), list)
-    return "targets" if is_targets else None
+    targets = data.get("targets") if isinstance(data, dict) and case_list_key(data) is None else None
+    if not isinstance(targets, list):
+        return None
+    is_ours = not targets or any(isinstance(entry, dict) and {"name", "provider"} & entry.keys() for entry in targets)
+    return "targets" if is_ours else None  # in other formats, targets have an `id`
 
 
 def check_settings(path: str, kind: str, used: set[str] | None) -> tuple[list[Finding], list[str]]:

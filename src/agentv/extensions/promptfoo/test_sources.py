@@ -132,9 +132,12 @@ def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record
         if isinstance(record.data, str):
             scenarios = [item for path in files.matching(record.data) for item in _list(files.data(path))]
         for scenario in scenarios:
-            configs = _list(_loaded(scenario.get("config"), files)) if isinstance(scenario, dict) else []
-            tests = list(read_tests(scenario.get("tests"), files, lose)) if isinstance(scenario, dict) else []
-            for config, test in itertools.product(configs or [{}], tests or [Record(record.line, {})]):
+            scenario = scenario if isinstance(scenario, dict) else {}
+            configs = [{}] if scenario.get("config") is None else _list(_loaded(scenario["config"], files))
+            tests = [Record(record.line, {})]
+            if scenario.get("tests") is not None:
+                tests = list(read_tests(scenario["tests"], files, lose))
+            for config, test in itertools.product(configs, tests):
                 if not isinstance(config, dict) or not isinstance(test.data, dict):
                     raise ValueError("A scenario needs `config` and `tests`, which are lists of objects")
                 merged = {

@@ -56,7 +56,7 @@ def request_code(code: Any) -> str:
     """Return JavaScript that makes another prompt of a prompt. Raises ValueError for code in a file."""
     source = str(code).strip()
     if source.startswith("file://"):
-        raise ValueError(f"'transformRequest' is a file: `{source[:80]}`. Use a target of provider `python`")
+        raise ValueError(f"the prompt is replaced by a file that is not JavaScript: `{source[:80]}`")
     is_function = _FUNCTION.match(source) is not None
     body = f"return ({source})(prompt, vars, {{}});" if is_function else f"return ({source});"
     body = source if re.search(r"\breturn\b", source) and not is_function else body

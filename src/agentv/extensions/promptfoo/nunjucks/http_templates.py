@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
@@ -14,12 +14,11 @@ import msgspec
 from agentv.errors import UsageError
 from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.extensions.promptfoo.nunjucks.prompt import filled
-from agentv.extensions.promptfoo.providers.provider_response import read_response
 from agentv.model.message import ChatFormat, messages_as_json
 from agentv.model.response import Request, Responder, Response
 from agentv.registry import service
 from agentv.settings.addresses import address_complaints
-from agentv.settings.transform import TransformFailure, apply_transform, script_file
+from agentv.settings.transform import apply_transform, script_file
 from agentv.support.javascript.values import stringify
 from agentv.support.templates import TemplateProblem
 from agentv.targets.http import Http, HttpResponder, is_template
@@ -38,9 +37,9 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     A text in a JSON body that is a JSON object or list is sent as such. `query` is added to the address. `javascript`
     returns the answer for the text of a response, `output`, or an object with it as its `output`, and optionally
     `error`, `cost`, `tokenUsage`, `metadata` and `guardrails`; `context.metadata.response` has its status and headers.
-    `response_function` is a function of a JavaScript file that does, and `prompt_javascript` returns another prompt.
-    With `raw`, values are inserted as in a JSON text, and the body is sent as it is. With `chat_format: json`, the
-    prompt is the JSON list of the messages.
+    `response_function` is a function of a JavaScript file that does. `prompt_javascript` and `prompt_function` return
+    what replaces the prompt. With `raw`, values are inserted as in a JSON text, and the body is sent as it is. With
+    `chat_format: json`, the prompt is the JSON list of the messages.
     """
 
     aliases: ClassVar[dict[str, str]] = {}
@@ -57,6 +56,9 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     prompt_javascript: str | None = None
     """Code that returns what replaces the prompt, for `output`, the prompt, and `context.vars`."""
 
+    prompt_function: str | None = None
+    """Function that does, `file.js` or `file.js:name`, called with the prompt, the variables and a context."""
+
     raw: bool = False
     """Insert values as in a JSON text, and send the body as it is."""
 
@@ -67,10 +69,15 @@ class PromptfooHttp(Http, frozen=True, kw_only=True):
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
         """Return the host, and the code."""
         yield from super().uses(settings)
-        if function := settings.get("response_function"):
-            yield "command", f"node {function}"
-        codes = (None if function else settings.get("javascript", "output"), settings.get("prompt_javascript"))
+        reads, replaces = settings.get("response_function"), settings.get("prompt_function")
+        yield from (("command", f"node {function}") for function in (reads, replaces) if function)
+        codes = (None if reads else settings.get("javascript", "output"), settings.get("prompt_javascript"))
         yield from (("script", str(code)) for code in codes if code)
+
+    def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
+        """Return the files of the functions."""
+        functions = (self.response_function, self.prompt_function)
+        return [os.path.join(home, (script_file(each) or (each,))[0]) for each in functions if each]
 
     def complaints(self) -> list[str]:
         """Check the address."""
@@ -97,7 +104,7 @@ class _Responder(HttpResponder):
         value = response.messages[0].content
         if not isinstance(value, dict) or value.get("output") in (None, False, 0, ""):  # as in JavaScript: [] is true
             return response
-        figures = read_response(value)
+        figures: Response = service("promptfoo-response", "An HTTP provider of promptfoo")(value)
         duration = response.duration_ms if figures.duration_ms is None else figures.duration_ms
         return msgspec.structs.replace(figures, duration_ms=duration, calls_unknown=True)
 
@@ -105,8 +112,8 @@ class _Responder(HttpResponder):
         settings = self._settings
         prompt = messages_as_json(request.messages) if settings.chat_format == "json" else request.prompt
         variables = {**(request.case.variables or {}), "prompt": prompt}
-        if settings.prompt_javascript:
-            variables["prompt"] = self._replaced(prompt, settings.prompt_javascript, variables)
+        if settings.prompt_javascript or settings.prompt_function:
+            variables["prompt"] = self._replaced(prompt, variables)
         variables = _escaped(variables) if settings.raw else variables
         default = {} if settings.body is None else {"content-type": _FORM if isinstance(settings.body, str) else _JSON}
         try:
@@ -123,11 +130,14 @@ class _Responder(HttpResponder):
         text = body if isinstance(body, str | None) else str(stringify(body))
         return url, headers, None if text is None or settings.method == "GET" else text.encode()
 
-    def _replaced(self, prompt: str, code: str, variables: dict[str, Any]) -> Any:
+    def _replaced(self, prompt: str, variables: dict[str, Any]) -> Any:
         """Return what the code makes of a prompt: a text, or data. Raises TargetFailure."""
+        steps = {"javascript": self._settings.prompt_javascript, "allow_empty": True}
         try:
-            return apply_transform(prompt, {"javascript": code, "allow_empty": True}, str, variables)
-        except TransformFailure as failure:
+            if function := self._settings.prompt_function:
+                return self._called(function, prompt, variables, {"vars": variables})
+            return apply_transform(prompt, steps, str, variables)
+        except ValueError as failure:
             raise self._client.failure("invalid_response", f"Cannot build the request: {failure}") from None
 
     def _answer(self, http_response: HttpResponse) -> Any:
@@ -135,19 +145,18 @@ class _Responder(HttpResponder):
         response = {"status": http_response.status, "headers": dict(http_response.headers), "data": text}
         try:
             if function := self._settings.response_function:
-                return self._called(function, text, {"response": response})
+                value = self._called(function, _json_or_none(text) or None, text, {"response": response})
+                return value if isinstance(value, dict) and {"output", "error"} & value.keys() else {"output": value}
             steps = {"javascript": self._settings.javascript, "allow_empty": True}
             return apply_transform(text, steps, metadata={"response": response})
         except ValueError as failure:
             raise self._client.unreadable(http_response, str(failure)) from None
 
-    def _called(self, function: str, text: str, context: dict[str, Any]) -> Any:
-        """Return what a function of a file returns, as the `output` of an object. Raises ValueError."""
+    def _called(self, function: str, *arguments: Any) -> Any:
+        """Return what a function of a file returns. Raises ValueError."""
         file, name = script_file(function) or (function, "")
-        call = service("javascript-files", f"'transformResponse' {function}")
-        path = os.path.abspath(os.path.join(self._home, file))
-        value = call(path, name, [_json_or_none(text) or None, text, context])
-        return value if isinstance(value, dict) and {"output", "error"} & value.keys() else {"output": value}
+        call = service("javascript-files", f"'{function}'")
+        return call(os.path.abspath(os.path.join(self._home, file)), name, list(arguments))
 
 
 def _escaped(variables: Mapping[str, Any]) -> dict[str, Any]:

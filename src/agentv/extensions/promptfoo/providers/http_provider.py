@@ -28,13 +28,19 @@ def http_entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict
         lose(f"'{key}' in the config of a provider")
     parser = config.get("transformResponse") or config.get("responseParser")
     entry = {**request, **_authorization(request, config)}
-    if code := config.get("transformRequest"):
-        entry["prompt_javascript"] = request_code(code)
-    parser = text_of(parser)
-    file = FUNCTION_FILE.match(parser) if parser.startswith("file://") else None
-    if file is None or file["file"].endswith(".py"):
-        return {**entry, "javascript": response_code(parser)}
-    return {**entry, "response_function": os.path.abspath(os.path.join(folder, parser.removeprefix("file://")))}
+    if code := text_of(config.get("transformRequest")):
+        function = _function_file(code, folder)
+        entry |= {"prompt_function": function} if function else {"prompt_javascript": request_code(code)}
+    function = _function_file(text_of(parser), folder)
+    own = {"response_function": function} if function else {"javascript": response_code(text_of(parser))}
+    return {**entry, **own}
+
+
+def _function_file(code: str, folder: str) -> str:
+    """Return the JavaScript file of a function, with its name; empty for other code."""
+    file = FUNCTION_FILE.match(code) if code.startswith("file://") else None
+    is_script = file is not None and not file["file"].endswith(".py")
+    return os.path.abspath(os.path.join(folder, code.removeprefix("file://"))) if is_script else ""
 
 
 def _request(id: str, config: dict[str, Any]) -> dict[str, Any]:
