@@ -228,6 +228,13 @@ def test_rubrics_with_points_have_weights_and_those_that_take_points_away_are_re
     assert "without a text" in command("cases", "odd.jsonl", *mapping).stderr
 
 
+def test_an_object_of_checks_is_not_an_answer(folder, command):
+    folder.write("t.jsonl", '{"query": "Where?", "expected": {"intent": "status", "tool": "get_order"}}')
+    outcome = command("cases", "t.jsonl", "--guess")
+    assert "Not checked, but kept as metadata: expected." in outcome.stdout
+    assert "the field with the expected answer" in outcome.stdout
+
+
 def test_a_record_with_other_names_leads_to_the_guess(folder, command):
     folder.write("t.jsonl", '{"id": "a", "input": "x", "gold": "y"}')
     assert "`agentv cases FILE --guess`" in command("cases", "t.jsonl").stderr
