@@ -174,7 +174,7 @@ def test_a_program_may_read_variables_instead_of_a_prompt(command, folder):
     assert command("validate", folder.write("promptfooconfig.json", json.dumps(data))).code == 0
 
 
-@pytest.mark.parametrize("provider", ["openai:gpt-4.1", "file://embed.js", "python:embed.py"])
+@pytest.mark.parametrize("provider", ["openai:gpt-4.1", "python:embed.py"])
 def test_texts_are_not_compared_by_another_model_than_the_named_one(folder, command, provider):
     assertion = {"type": "similar", "value": "x", "provider": provider}
     config = {"prompts": ["x"], "providers": ["echo"], "tests": [{"vars": {}, "assert": [assertion]}]}

@@ -182,7 +182,8 @@ class SuiteTargets:
         if is_blank(grader):
             return self.add(_EMBEDDINGS)
         name = provider_name(_grader(grader, "embedding"))
-        if "embed" not in name or FUNCTION_FILE.search(name) is not None:
+        file = FUNCTION_FILE.search(name)
+        if file["file"].endswith(".py") if file else "embed" not in name:
             whose = "the grader of the test" if is_blank(provider) else "its provider"
             hint = ". Set `embedding` next to `text` in `options.provider`" if is_blank(provider) else ""
             raise ValueError(f"'similar' needs a model for embeddings, and {whose} is {text_of(grader)[:80]}{hint}")
