@@ -20,7 +20,7 @@ from typing import Any
 DOCS = Path(__file__).resolve().parent
 SIZE = {"width": 1100, "height": 760}
 SCHEMES = ("light", "dark")
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
 
 
 def baskets() -> list[dict[str, Any]]:

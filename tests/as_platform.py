@@ -60,7 +60,7 @@ REAL_PLATFORM = (
 """Modules that look at the platform when they are imported, and have to find the real one."""
 
 LINUX_PROGRAMS = ("bwrap", "setpriv", "unshare")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 POSIX_MODULES = ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "syslog")
 
 

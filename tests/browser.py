@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-INSTALL = "install it with `apt-get install -y chromium`, or name it in CHROMIUM"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+INSTALL = "install it with `apt-get install -y chromium-headless-shell`, or name it in CHROMIUM"
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first one has no window, and takes a third less time."""
 FLAGS = [
     "--headless",
     "--no-sandbox",

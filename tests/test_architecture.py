@@ -1,6 +1,7 @@
 """The structure of the code: layers, sizes, import cost and public names."""
 
 import ast
+import gc
 import re
 import subprocess
 import sys
@@ -67,6 +68,15 @@ def layer_of(module: Path) -> str:
 
 def layer_named(parts: tuple[str, ...]) -> str:
     return "/".join(parts[:2]) if parts[0] == "extensions" else parts[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_garbage_collection():
+    """Collect no garbage while there are a million nodes: it would take most of the time."""
+    gc.disable()
+    yield
+    nodes_of.cache_clear()
+    gc.enable()
 
 
 @cache

@@ -48,8 +48,8 @@ def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return generate
 
 
-SLOW = {"apis": pytest.mark.slow}
-"""It imports the clients of all vendors."""
+SLOW = dict.fromkeys(("apis", "view"), pytest.mark.slow)
+"""They import the clients of all vendors, and start a browser."""
 
 
 @pytest.mark.every(5)

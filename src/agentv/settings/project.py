@@ -24,7 +24,8 @@ def project_root(folder: str) -> str:
 
     The home folder and `/` are returned only for a folder that is one of them: see `is_too_wide`.
     """
-    return _project_root(os.path.realpath(folder), _too_wide(), granted_paths())
+    real = os.getcwd() if folder == "." and os.name == "posix" else os.path.realpath(folder)
+    return _project_root(real, _too_wide(), granted_paths())
 
 
 def is_too_wide(root: str) -> bool:
@@ -33,7 +34,12 @@ def is_too_wide(root: str) -> bool:
 
 
 def _too_wide() -> frozenset[str]:
-    return frozenset((os.path.realpath(os.path.expanduser("~")), os.path.abspath(os.sep)))
+    return _real_folders(os.path.expanduser("~"), os.path.abspath(os.sep))
+
+
+@lru_cache(maxsize=4)
+def _real_folders(*folders: str) -> frozenset[str]:
+    return frozenset(map(os.path.realpath, folders))
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache, partial
-from pathlib import Path
 from types import FrameType
 
 from agentv.errors import AgentvError
@@ -179,9 +178,10 @@ def _set(token: str) -> re.Pattern[str] | None:
 
 def upward(folder: str, root: str) -> list[str]:
     """Return a folder and its parents up to the root; only the folder if the root is not above it."""
-    folder, root = os.path.realpath(folder), os.path.realpath(root)
-    folders = [folder, *map(str, Path(folder).parents)]
-    return folders[: folders.index(root) + 1] if root in folders else [folder]
+    folders, root = [os.path.realpath(folder)], os.path.realpath(root)
+    while folders[-1] != root and (parent := os.path.dirname(folders[-1])) != folders[-1]:
+        folders.append(parent)
+    return folders if folders[-1] == root else folders[:1]
 
 
 LIMIT_SECONDS = 5.0

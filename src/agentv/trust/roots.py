@@ -116,8 +116,8 @@ def distrust(real: str) -> str:
     The project must belong to this user or to root, as must the path. If others can write to the project, as to
     `/tmp`, all folders on the path must be this user's own too. A project that the user trusts needs none of this.
     """
-    root = project_root(".")
-    if any(is_inside(place, path) for place in (root, os.path.realpath(real)) for path in GRANTED.get()):
+    root, granted = project_root("."), GRANTED.get()
+    if granted and any(is_inside(place, path) for place in (root, os.path.realpath(real)) for path in granted):
         return ""
     status, places = os.stat(root), [real]
     if not is_own(status):

@@ -27,7 +27,7 @@ class SkillProject:
         self.folder = folder
         self.path = folder.path
         program = self.path / "claude"
-        program.write_text(f"#!{sys.executable}\n{AGENT.read_text()}")
+        program.write_text(f"#!{sys.executable} -IS\n{AGENT.read_text()}")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         folder.write("targets.yaml", {"targets": [agent()]})
         self.skill(HELPFUL)

@@ -1,6 +1,7 @@
 """`agentv init`, `schema` and `completion`: create a project, print schemas and completion scripts."""
 
 import sys
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -60,7 +61,7 @@ _SCHEMAS = ("dataset", "line", "sidecar", "targets", "config")
 
 def print_schema(args: SchemaArguments) -> None:
     """Print the JSON Schema of a file format."""
-    output.echo_bytes(to_text(schema(args.name)))
+    output.echo_bytes(_schema_text(args.name))
 
 
 def print_completion(args: CompletionArguments) -> None:
@@ -107,7 +108,12 @@ def _texts(kind: str, ci: bool) -> dict[str, str]:
         for mark, lines in _workflow_lines(kind).items():
             texts[name] = texts[name].replace(f"{mark}\n", lines)
     texts["evals/README.md"] = texts["evals/README.md"].replace("NEXT", f"1. {_NEXT[kind]}")
-    return texts | {f".agentv/schemas/{name}.schema.json": to_text(schema(name)).decode() for name in _SCHEMAS}
+    return texts | {f".agentv/schemas/{name}.schema.json": _schema_text(name).decode() for name in _SCHEMAS}
+
+
+@cache
+def _schema_text(name: str) -> bytes:
+    return to_text(schema(name))
 
 
 def _workflow_lines(kind: str) -> dict[str, str]:
