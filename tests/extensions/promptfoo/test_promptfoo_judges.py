@@ -188,3 +188,22 @@ def test_texts_are_not_compared_by_default_if_the_grader_of_the_test_is_another_
     config = {"prompts": ["x"], "providers": ["echo"], "tests": [test]}
     ended = command("validate", folder.write("promptfooconfig.json", json.dumps(config)))
     assert ended.code == 1 and "needs a model for embeddings, and the grader of the test is" in ended.stdout
+
+
+GRADERS = {
+    "a label": ({"options": {"provider": "big"}}, {}, "big"),
+    "an id": ({}, {"provider": "openai:gpt-4o"}, "small"),
+    "a label for texts": ({"options": {"provider": {"text": "big"}}}, {}, "big"),
+    "an object for texts": ({"options": {"provider": {"text": {"id": "big"}}}}, {}, "big"),
+    "another provider": ({}, {"provider": "openai:gpt-5"}, "openai:gpt-5"),
+}
+
+
+@pytest.mark.parametrize(("test", "own", "target"), GRADERS.values(), ids=GRADERS)
+def test_a_grader_may_be_a_provider_that_is_evaluated(folder, monkeypatch, test, own, target):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    providers = [{"id": "openai:gpt-4o", "label": label, "config": {"seed": 1}} for label in ("big", "small")]
+    tests = [{**test, "assert": [{"type": "llm-rubric", "value": "x", **own}]}]
+    data = {"prompts": ["x"], "providers": providers, "tests": tests}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    assert case.evaluators[0].target == target
