@@ -196,7 +196,7 @@ class SuiteTargets:
         name = grader["id"] if is_typed and isinstance(grader, dict) and grader.keys() == {"id"} else grader
         same = [target for target in self.names if self._ids[target] == name]
         labelled = [target for target in self.names if self._labels[target] == name]
-        return (same[-1:] or labelled or [self.add(grader)])[0]
+        return (same[-1:] or labelled)[0] if same or labelled else self.add(grader)
 
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
         """Add the targets that a test names: its own provider, and the graders of its assertions."""
