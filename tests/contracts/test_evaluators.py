@@ -5,7 +5,8 @@ import pickle
 
 import pytest
 
-from agentv.engine.checks.preflight import Preflight, ProjectFacts
+from agentv.engine.checks.preflight import Preflight
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.scoring.grades import evaluator_result
 from agentv.model.case import CaseDetails, EvalCase

@@ -193,6 +193,7 @@ COMPOSITE = "{{type: composite, aggregator: weighted_average, assertions: [{}]}}
         ("{type: skill-trigger, skill: csv}", "finds a skill's name in that of another one"),
         ("{type: tool-trajectory, mode: any_order, minimums: {Bash: 1}}", "calls tools of Copilot, Codex and Pi Bash"),
         ("{type: tool-trajectory, mode: exact, expected: [{tool: Read}]}", "calls tools of Copilot, Codex and Pi Bash"),
+        ("{type: rubrics, criteria: Is kind}", "ignores `rubrics` whose criteria are not a list"),
         ("{type: equals, value: true}", "ignores an assertion whose value is not text"),
         (COMPOSITE.format("{type: contains, value: x, weight: 9}"), "ignores 'weight' and 'negate' of the members"),
         (COMPOSITE.format("{type: not-contains, value: x}"), "ignores 'weight' and 'negate' of the members"),

@@ -363,3 +363,13 @@ def test_transforms_are_checked_before_the_first_call(project, at, function, out
     ended = project.eval("--out", "out")
     assert ended.code == 2 and not (project.path / "out").exists()
     assert output in ended.stderr
+
+
+def test_an_unknown_default_target_is_an_error_only_if_a_case_needs_it(project):
+    project.targets({"name": "mine", "provider": "mock"}, {"name": "other", "provider": "mock"})
+    project.write(".agentv/config.yaml", {"execution": {"target": "nobody"}})
+    project.dataset("yes")
+    assert "Unknown target 'nobody'" in refused(project)
+    project.dataset("yes", execution={"target": "mine"})
+    assert project.command("validate", "d.yaml").code == 0
+    assert jobs(project) == [("c0", "mine", 1)]

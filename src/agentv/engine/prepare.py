@@ -10,7 +10,7 @@ from agentv.datasets.stamps import files_of
 from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import UnknownPrice, why_unpriced
 from agentv.engine.cases.case_survey import CaseSurvey, settle_trust, variable_uses
-from agentv.engine.checks.preflight import ProjectFacts
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.gates.case_gates import check_baseline
 from agentv.engine.named_runs import open_run
 from agentv.engine.run_defaults import first_given

@@ -11,7 +11,8 @@ import msgspec
 from agentv.datasets.formats.dataset_format import Source
 from agentv.datasets.loader import StrictSink
 from agentv.engine.cases.dependencies import Dependencies, has_dependencies, read_dependencies
-from agentv.engine.checks.preflight import Preflight, ProjectFacts, known_targets
+from agentv.engine.checks.preflight import Preflight, known_targets
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.gates.case_gates import CaseGates, case_gates
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
@@ -87,7 +88,7 @@ class LiveJobs(JobSource):
 
     def __init__(self, options: EvalOptions, project: Project) -> None:
         self._targets = options.targets or project.given
-        self._default = project.default_target
+        self._project = project
         self._known = project.names
         self._trials = options.trials
         self._default_trials = project.defaults.trials or 1
@@ -122,7 +123,7 @@ class LiveJobs(JobSource):
             return self._targets
         if case.execution.targets:
             return tuple(dict.fromkeys(case.execution.targets))
-        name = case.execution.target or self._default
+        name = case.execution.target or self._project.default_target
         if name is None:
             raise UsageError(
                 "No target is named, and there is no target named 'default'",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -140,9 +140,9 @@ class Project:
         self.home = self.file.home
         self.secrets = self.file.secrets
 
-    @property
+    @cached_property
     def default_target(self) -> str | None:
-        """Return the target of cases that do not name one."""
+        """The target of cases that do not name one. Raises UsageError if the configured one does not exist."""
         return default_target(self._answering, self.defaults)
 
     @property

@@ -118,6 +118,8 @@ def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
         yield "finds a skill's name in that of another one, and its folder only in results and in what Read is given"
     if isinstance(entry.get("value"), int | float):
         yield "ignores an assertion whose value is not text. Put the value into quotes"
+    if entry.get("type") == "rubrics" and isinstance(entry.get("criteria"), str):
+        yield "ignores `rubrics` whose criteria are not a list"
     for field in _dicts(entry.get("fields")):
         if "DD/MM" in str(field.get("formats")):
             yield "reads 02/01/2024 as 1 February, whatever 'formats' has"

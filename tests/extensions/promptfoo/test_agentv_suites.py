@@ -101,3 +101,84 @@ def test_targets_of_a_suite_may_be_other_names_of_targets(command, folder):
     assert sorted((record["target"], record["score"]) for record in records) == [("base", 1.0), ("variant", 1.0)]
     ended = command("eval", folder.write("suite.yaml", suite.replace("use_target: base", "use_target: no")))
     assert ended.code == 2 and "refers to target 'no'" in ended.stderr
+
+
+def test_an_earlier_suite_has_assertions_under_their_former_name(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(".agentv/targets.yaml", TARGETS)
+    folder.write(
+        "early.eval.yaml",
+        """
+experiment: {target: parrot}
+assertions: [{name: polite, type: icontains, value: hello}]
+tests:
+  - id: greets
+    criteria: Greets Ada
+    input: Greet Ada
+    assertions:
+      - {name: leaves, type: contains, value: Goodbye}
+""",
+    )
+    case = json.loads(command("cases", "early.eval.yaml").stdout)
+    assert [(each["type"], each["name"]) for each in case["evaluators"]] == [
+        ("contains", "leaves"),
+        ("icontains", "polite"),
+    ]
+    assert case["execution"]["targets"] == ["parrot"]
+
+
+def test_texts_and_patterns_of_a_suite_are_compared_as_in_agentv(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(".agentv/targets.yaml", "targets: [{name: parrot, provider: mock, response: '{\"a\": 1}'}]")
+    folder.write(
+        "texts.eval.yaml",
+        r"""
+providers: [parrot]
+prompts: ["{{ input }}"]
+tests:
+  - {id: part, vars: {input: x}, assert: [{type: contains, value: '"a" '}]}
+  - {id: not-part, vars: {input: x}, assert: [{type: not-icontains, value: ' "A"'}]}
+  - {id: any, vars: {input: x}, assert: [{type: assert-set, assert: [{type: contains-any, value: ['"a" ']}]}]}
+  - {id: other-json, vars: {input: x}, assert: [{type: equals, value: '{"a":1}'}]}
+  - {id: trimmed, vars: {input: x}, assert: [{type: equals, value: ' {"a": 1} '}]}
+  - {id: pattern, vars: {input: x}, assert: [{type: regex, value: '(?<key>"a").*\/?'}]}
+""",
+    )
+    command("eval", "texts.eval.yaml", "--out", "run")
+    results = [json.loads(line) for line in Path("run/results.jsonl").read_text("utf-8").splitlines()]
+    assert {each["eval_id"]: each["score"] for each in results} == {
+        "part": 0.0,
+        "not-part": 1.0,
+        "any": 0.0,
+        "other-json": 0.0,
+        "trimmed": 1.0,
+        "pattern": 1.0,
+    }
+
+
+def test_defaults_without_a_counterpart_are_named(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(
+        "suite.eval.yaml", "prompts: ['{{ input }}']\ndefaults: {provider: a, system_message: Be brief}" + TEST
+    )
+    assert "not kept: defaults.system_message" in command("cases", "suite.eval.yaml").stderr
+
+
+def test_a_target_that_a_variable_extends_may_have_a_judge_there(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    monkeypatch.setenv("AGENT_TARGET", "parrot")
+    folder.write(
+        ".agentv/targets.yaml",
+        """
+targets:
+  - {name: parrot, provider: mock, response: Hello, judge_target: critic}
+  - {name: critic, provider: mock, response: '{"checks": [{"id": "rubric-1", "satisfied": true}]}'}
+""",
+    )
+    folder.write(
+        "alias.eval.yaml",
+        "target: {name: mine, extends: '${{ AGENT_TARGET }}'}\nprompts: ['{{ input }}']\n"
+        "tests: [{id: a, vars: {input: Hi}, assert: [Is kind]}]",
+    )
+    assert command("validate", "alias.eval.yaml").code == 0
+    assert command("eval", "alias.eval.yaml").code == 0

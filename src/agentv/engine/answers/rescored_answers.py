@@ -14,7 +14,7 @@ from agentv.engine.answers.carried_answers import called_targets
 from agentv.engine.answers.stored_answers import StoredAnswer, StoredAnswers
 from agentv.engine.calls.open_targets import concurrency_of
 from agentv.engine.cases.case_survey import CaseSurvey, settle_run_trust, settle_trust
-from agentv.engine.checks.preflight import ProjectFacts
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.cost import evaluator_cost
 from agentv.engine.early_stop import EarlyStopping, StopRule, parse_rule
 from agentv.engine.job.answer import Answer, failed, make_record, untransformed

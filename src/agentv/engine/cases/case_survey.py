@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -69,13 +70,13 @@ class CaseSurvey:
         if is_surveyed:
             self.inventory.add(self._uses(case))
 
-    def add_targets(self, source: Source) -> tuple[str, ...]:
-        """Add what reading a dataset, and the targets that it brings along, would use. Return their names."""
+    def add_targets(self, source: Source) -> dict[str, dict[str, Any]]:
+        """Add what reading a dataset, and the targets that it brings along, would use. Return their settings."""
         self.inventory.add(Use(kind, value, source.files[0]) for kind, value in source.format.programs(source))
         entries = {entry["name"]: (index, entry) for index, entry in enumerate(source.format.targets(source))}
         self.inventory.add(target_inventory(entries, entries, source.files[0]) if entries else ())
         self.has_targets = self.has_targets or bool(entries)
-        return tuple(entries)
+        return {name: settings for name, (_, settings) in entries.items()}
 
     def _uses(self, case: EvalCase) -> Iterator[Use]:
         path = case.path

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from agentv.datasets.files import FileError
-from agentv.engine.cases.case_survey import CaseSurvey
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.scoring.fingerprints import EvaluatorFiles, references_of
 from agentv.errors import UsageError
 from agentv.evaluators.base import NEEDS_CONTEXT, has_context
@@ -29,32 +28,6 @@ FALLBACK_JUDGE = "judge"
 """The target used as judge when no judge is named."""
 
 JudgeNames = str | tuple[str, ...] | None
-
-
-class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a project that cases are checked against: its targets, and what the command overrides.
-
-    `judge_target` and `transform` return those settings of a target. Without `has_targets` there is no usable targets
-    file, and target names are not checked. If the run is sandboxed, code that runs in the process of agentv is refused.
-    `is_batched` returns whether a target is in batch mode. `survey` collects what the cases would use.
-    """
-
-    known: tuple[str, ...]
-    may_judge: tuple[str, ...]
-    judge: str | None = None
-    judge_target: Callable[[str], str | None] = lambda _: None
-    transform: Callable[[str], Any] = lambda _: None
-    evaluators: tuple[EvaluatorSpec, ...] | None = None
-    has_targets: bool = True
-    is_sandboxed: bool = False
-    is_batched: Callable[[str], bool] = lambda _: False
-    survey: CaseSurvey | None = None
-
-    def with_targets(self, names: tuple[str, ...]) -> ProjectFacts:
-        """Return the facts with the targets that a dataset brings along."""
-        if not names:
-            return self
-        return msgspec.structs.replace(self, known=(*self.known, *names), may_judge=(*self.may_judge, *names))
 
 
 def judges_of(command: str | None, own: JudgeNames, of_target: str | None, names: Collection[str]) -> tuple[str, ...]:

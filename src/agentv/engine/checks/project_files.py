@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from agentv.datasets.case.header import config_file
 from agentv.engine.cases.case_survey import CaseSurvey
 from agentv.engine.checks.findings import Finding
-from agentv.engine.checks.preflight import ProjectFacts
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.run_defaults import default_target, load_defaults
 from agentv.errors import DatasetError, UsageError
 from agentv.model.case import EvalCase
@@ -32,7 +33,7 @@ class ProjectFiles:
     """
 
     def __init__(self, folder: str, root: str) -> None:
-        self._folder = folder
+        self._folder, self._root = folder, root
         self.targets_file = find_targets_file(folder, root, to_check=True)
         self.config_file = config_file(folder, root)
         self.findings: list[Finding] = []
@@ -50,7 +51,6 @@ class ProjectFiles:
         )
         self.survey = CaseSurvey(everything=True)
         self.targets = {} if self.targets_file is None else named_entries(_parsed_targets(self.targets_file))
-        self._default = self._default_target(folder, root) if targets is not None else None
         self._last: tuple[Execution, tuple[str, ...]] | None = None
 
     def uses(self) -> Inventory:
@@ -68,14 +68,18 @@ class ProjectFiles:
     def targets_of(self, case: EvalCase) -> tuple[str, ...]:
         """Return the targets of a case; the same object for cases that share their settings."""
         if self._last is None or self._last[0] is not case.execution:
-            name = case.execution.target or self._default
-            targets = case.execution.targets or ((name,) if name is not None else ())
+            targets = case.execution.targets
+            if not targets and (name := case.execution.target or self._default) is not None:
+                targets = (name,)
             self._last = (case.execution, targets if self.facts.has_targets else ())
         return self._last[1]
 
-    def _default_target(self, folder: str, root: str) -> str | None:
+    @cached_property
+    def _default(self) -> str | None:
+        if not self.facts.has_targets:
+            return None
         try:
-            return default_target(self.facts.known, load_defaults(folder, root, lambda _: None))
+            return default_target(self.facts.known, load_defaults(self._folder, self._root, lambda _: None))
         except UsageError as error:
             message = f"{error.headline}: {error.detail}"
             self.findings.append(Finding("error", str(self.config_file), message, hint=error.hint))

@@ -10,7 +10,7 @@ import msgspec
 
 from agentv.engine.answers.rescored_answers import MAX_CONCURRENT_SCORES
 from agentv.engine.cases.case_survey import CaseSurvey, settle_trust
-from agentv.engine.checks.preflight import ProjectFacts
+from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.job.request import CaseRequest
 from agentv.engine.prepare import Evaluators, check_options, plan_run
 from agentv.engine.run_options import EvalOptions

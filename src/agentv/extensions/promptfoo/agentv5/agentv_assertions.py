@@ -15,6 +15,7 @@ from agentv.extensions.promptfoo.assertion_entries import REFUSED, entries_of
 from agentv.extensions.promptfoo.config_templates import is_template, names_of, rendered_strictly
 from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED, Grading
 from agentv.extensions.promptfoo.transform_code import transforms_of
+from agentv.settings.evaluator_reader import with_agentv_defaults
 
 _RUBRIC = "llm-rubric"
 _PROMPT = "rubric_prompt"
@@ -75,8 +76,6 @@ def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> lis
         return [_set_entry(assertion, grading, transform)]
     if type_ in _OF_PROMPTFOO or type_.startswith("trajectory:"):
         return _translated(assertion, type_, grading, transform)
-    if type_ == "token-usage":
-        assertion.setdefault("counts_cached", True)
     if type_ == "cost" and "threshold" in assertion:
         assertion["budget"] = assertion.pop("threshold")
     if type_ == _AGENT:
@@ -89,7 +88,12 @@ def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> lis
     if type_ == _RUBRIC and grading.options.get(_PROMPT) is not None:
         entry.setdefault("prompt", grading.options[_PROMPT])
     judge = _judge(entry, type_, grading)  # which removes `provider`
-    return [_common({**entry, **judge}, assertion, transform)]
+    return _with_texts_as_there([_common({**entry, **judge}, assertion, transform)])
+
+
+def _with_texts_as_there(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return entries whose texts, patterns and tokens are compared and counted as AgentV does."""
+    return with_agentv_defaults(entries, lists_tests="agentv-4")  # type: ignore[no-any-return]
 
 
 def _judge(entry: dict[str, Any], type_: str, grading: Grading) -> dict[str, Any]:

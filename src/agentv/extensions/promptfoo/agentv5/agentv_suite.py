@@ -26,6 +26,7 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     listed,
     trials_of,
 )
+from agentv.extensions.promptfoo.agentv5.earlier_forms import ASSERTIONS
 from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
 from agentv.extensions.promptfoo.agentv5.typescript_suite import is_typescript
 from agentv.extensions.promptfoo.script_config import NOT_CALLED
@@ -53,10 +54,11 @@ _LOST = {
 _READ = frozenset(
     {
         *("tests", "scenarios", "prompts", "providers", "targets", "defaults", "environment", "timeout_seconds", "env"),
-        *("evaluate_options", "threshold", "default_test", "assert", "tags", "metadata", "$schema", *_NOTES, *_LOST),
+        *("evaluate_options", "threshold", "default_test", *ASSERTIONS, "tags", "metadata", "$schema", *_NOTES, *_LOST),
         *("extensions", "suite", "imports", NOT_CALLED),
     }
 )
+_DEFAULTS = {"provider", "grader"}
 _OPTIONS = {"max_concurrency": "workers"}
 _SOURCES = {"execution": "providers", "workspace": "environment", "dataset": "suite", "prompt": "prompts"}
 """Keys of our settings, and those of a suite that they are made of."""
@@ -101,6 +103,8 @@ class _AgentvSuite(ForeignFormat):
         for key, why in _LOST.items():
             if not is_blank(data.get(key)):
                 lose(why)
+        for key in sorted(object_at(data, "defaults").keys() - _DEFAULTS):
+            lose(f"defaults.{key}")
         try:
             header = {key: value for key, value in data.items() if key not in _READ and key != "defaultTest"}
             header |= _notes(data)

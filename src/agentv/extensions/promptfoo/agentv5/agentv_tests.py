@@ -15,7 +15,12 @@ from agentv.datasets.variables import inserter, replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, texts_in, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.agentv_prompts import prompts_of
-from agentv.extensions.promptfoo.agentv5.earlier_forms import imported_tests, path_of, with_current_forms
+from agentv.extensions.promptfoo.agentv5.earlier_forms import (
+    ASSERTIONS,
+    imported_tests,
+    path_of,
+    with_current_forms,
+)
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
 from agentv.extensions.promptfoo.agentv5.typescript_suite import document_at, is_typescript
 from agentv.extensions.promptfoo.config_templates import names_of
@@ -36,8 +41,8 @@ _KEPT = (
 )
 _TEST_KEYS = frozenset(
     {
-        *("id", "description", "vars", "criteria", "assert", "options", "threshold", "execution", "run", "environment"),
-        *("metadata", "turns", "input", "expected_output", *_KEPT),
+        *("id", "description", "vars", "criteria", *ASSERTIONS, "options", "threshold", "execution", "run"),
+        *("environment", "metadata", "turns", "input", "expected_output", *_KEPT),
     }
 )
 _PROMPT_FILE = "PROMPT.md"
@@ -98,7 +103,7 @@ class AgentvSuite(Suite):
         match = _ENV_LEFT.search(text_of(self.data))
         if match is not None:
             raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
-        self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(self.data.get("assert"))]
+        self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(first_of(self.data, *ASSERTIONS))]
         providers = self.targets.listed(document.get("providers", document.get("targets")))
         self.names = [name for provider in providers if (name := self.target(provider)) is not None]
         references = listed(object_at(document, "execution").get("targets"))
@@ -203,7 +208,7 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
     grading = _grading(suite, test, variables, lose)
     transform = object_at(test, "options").get("transform")
     skips = object_at(test, "execution").get("skip_defaults") is True
-    assertions = [*listed(test.get("assert")), *([] if skips else suite.shared_assertions)]
+    assertions = [*listed(first_of(test, *ASSERTIONS)), *([] if skips else suite.shared_assertions)]
     row: dict[str, Any] = {
         **({} if is_blank(id) else {"id": with_variables(id, variables)}),
         **{key: test[key] for key in _KEPT if not is_blank(test.get(key))},
@@ -219,11 +224,11 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
         row["evaluators"] = evaluators_of(assertions, grading, transform)
         if not row["evaluators"]:
             raise ValueError("None of the assertions of the test has a counterpart here, so its answers are not scored")
-    elif any(isinstance(turn, dict) and first_of(turn, "assert", "assertions") for turn in listed(test.get("turns"))):
+    elif any(isinstance(turn, dict) and first_of(turn, *ASSERTIONS) for turn in listed(test.get("turns"))):
         row["evaluators"] = []
     elif not is_blank(test.get("description")):
         row.setdefault("criteria", test["description"])
-    return placed_row({**row, **_details(suite, test, grading)}, test, {"evaluators": "assert"})
+    return placed_row({**row, **_details(suite, test, grading)}, test, _source_of(test))
 
 
 def _values(value: Any, variables: dict[str, Any]) -> Any:
@@ -258,11 +263,16 @@ def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict
 def _turn(turn: Any, grading: Grading) -> Any:
     if not isinstance(turn, dict):
         return turn
-    fields = {key: value for key, value in turn.items() if key not in ("assert", "assertions")}
-    assertions = first_of(turn, "assert", "assertions")
+    fields = {key: value for key, value in turn.items() if key not in ASSERTIONS}
+    assertions = first_of(turn, *ASSERTIONS)
     texts = with_variables(fields, grading.variables)
     row = {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
-    return placed_row(row, turn, {"evaluators": "assert" if "assert" in turn else "assertions"})
+    return placed_row(row, turn, _source_of(turn))
+
+
+def _source_of(entry: dict[str, Any]) -> dict[str, str]:
+    """Return the key of a test or turn that its evaluators are made of."""
+    return {"evaluators": next((key for key in ASSERTIONS if key in entry), ASSERTIONS[0])}
 
 
 def _input(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]) -> Any:

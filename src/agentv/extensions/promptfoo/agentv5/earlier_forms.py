@@ -10,6 +10,9 @@ from agentv.extensions.promptfoo.agentv5.positions import placed_row
 _OPTIONS = {"workers": "max_concurrency", "repeat": "repeat", "budget_usd": "budget_usd"}
 """Settings of an experiment, and the options of the evaluation that they are."""
 
+ASSERTIONS = ("assert", "assertions")
+"""The key of assertions, and what it was called before."""
+
 _SHARED = ("threshold", "timeout_seconds")
 _OWN = ("name", "target", "targets")
 _REFERENCE = frozenset({"name", "extends", "use_target", "hooks"})
