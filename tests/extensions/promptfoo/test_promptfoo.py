@@ -204,7 +204,14 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
             {"id": "anthropic:claude-haiku-4-5", "config": {"temperature": 1, "max_tokens": 9}},
             {"provider": "anthropic", "model": "claude-haiku-4-5", "temperature": 1, "max_output_tokens": 9},
         ),
-        ("google:gemini-2.5-flash", {"provider": "gemini", "model": "gemini-2.5-flash"}),
+        (
+            "google:gemini-2.5-flash",
+            {
+                "provider": "gemini",
+                "model": "gemini-2.5-flash",
+                "base_url": "https://generativelanguage.googleapis.com/v1beta",
+            },
+        ),
         ("bedrock:us.amazon.nova-lite-v1:0", {"provider": "bedrock", "model": "us.amazon.nova-lite-v1:0"}),
         ("ollama:chat:llama3.2:1b", {"provider": "ollama", "model": "llama3.2:1b"}),
         ({"id": "groq:llama-3", "config": {"omitDefaults": True}}, {"provider": "groq", "model": "llama-3"}),

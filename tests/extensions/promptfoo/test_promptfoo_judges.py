@@ -147,15 +147,20 @@ CHECKED = {
 }
 
 
-@pytest.mark.parametrize("arguments", [("validate",), ("cases",), ("eval", "--dry-run")], ids=str)
+@pytest.mark.parametrize(
+    ("arguments", "judge"),
+    [(("validate",), ()), (("cases",), ()), (("eval", "--dry-run"), ("--judge", "openai:m"))],
+    ids=str,
+)
 @pytest.mark.parametrize("more", CHECKED.values(), ids=CHECKED)
-def test_commands_that_only_check_run_no_javascript(command, folder, monkeypatch, more, arguments):
+def test_commands_that_only_check_run_no_javascript(command, folder, monkeypatch, more, arguments, judge):
     monkeypatch.chdir(folder.path)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
     folder.write("mark.cjs", CODE)
     test = {"vars": {"x": "a"}, "assert": [{"type": "llm-rubric", "value": "b"}]}
     data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [test], **more}
-    command(*arguments, folder.write("promptfooconfig.json", json.dumps(data)))
-    assert not Path("marker").exists()
+    ended = command(*arguments, folder.write("promptfooconfig.json", json.dumps(data)), *judge)
+    assert (ended.code, Path("marker").exists()) == (0, False), ended.stderr
 
 
 def test_a_prompt_that_begins_with_a_role_is_a_chat_in_yaml(folder):

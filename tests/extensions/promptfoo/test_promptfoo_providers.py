@@ -88,6 +88,11 @@ def test_the_address_of_databricks_may_be_in_the_config(folder):
     assert entry["extra_body"] == {"usage_context": {"team": "a"}}
 
 
+GEMINI_MODEL = {
+    "provider": "gemini",
+    "model": "gemini-2.5-pro",
+    "base_url": "https://generativelanguage.googleapis.com/v1beta",
+}
 GENERATION = {"maxOutputTokens": 9, "topP": 0.9}
 CALLS = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}}
 GEMINI = [
@@ -107,6 +112,22 @@ GEMINI = [
         {"tool_config": {"function_calling_config": {"mode": "any", "allowed_function_names": ["f"]}}},
         {"extra_body": {"toolConfig": CALLS}},
     ),
+    ({"apiHost": "proxy.example", "apiVersion": "v1alpha"}, {"base_url": "https://proxy.example/v1alpha"}),
+    (
+        {"safetySettings": [{"category": "A", "probability": "BLOCK_NONE"}]},
+        {"extra_body": {"safetySettings": [{"category": "A", "threshold": "BLOCK_NONE"}]}},
+    ),
+    (
+        {
+            "tools": [
+                {"functionDeclarations": [{"name": "f", "parameters": {"type": "array", "items": {"title": "x"}}}]}
+            ]
+        },
+        {
+            "answer_form": "promptfoo",
+            "tools": [{"functionDeclarations": [{"name": "f", "parameters": {"type": "ARRAY", "items": {}}}]}],
+        },
+    ),
     ({"tools": {"googleSearch": {}}}, {"answer_form": "promptfoo", "tools": [{"googleSearch": {}}]}),
 ]
 
@@ -114,14 +135,14 @@ GEMINI = [
 @pytest.mark.parametrize(("config", "settings"), GEMINI)
 def test_settings_of_gemini_are_those_of_its_requests(config, settings):
     entry = target_entry({"id": "google:gemini-2.5-pro", "config": config}, ".", pytest.fail)
-    assert entry == {"provider": "gemini", "model": "gemini-2.5-pro", **settings}
+    assert entry == {**GEMINI_MODEL, **settings}
 
 
 def test_settings_that_gemini_does_not_have_are_named():
     lost: list[str] = []
     config = {"systemInstruction": "Talk like {{who}}.", "region": "global", "tool_choice": "auto"}
     entry = target_entry({"id": "vertex:gemini-2.5-pro", "config": config}, ".", lost.append)
-    assert entry == {"provider": "gemini", "model": "gemini-2.5-pro"}
+    assert entry == GEMINI_MODEL
     assert [what for what in lost if "systemInstruction" in what or "region" in what or "tool_choice" in what] == lost[
         1:
     ]
@@ -178,7 +199,7 @@ def test_every_other_id_of_promptfoo_is_refused(provider):
         ("openai:gpt-3.5-turbo-instruct", "the completion API"),
         ("llama:m", "the completion API"),
         ({"id": "python:p.py", "config": {"pythonExecutable": "venv/bin/python"}}, "runs in the Python of agentv"),
-        ("anthropic:claude-sonnet-4-5", "often a temperature of 0 and 1,024 tokens"),
+        ("azure:chat:m", "often a temperature of 0 and 1,024 tokens"),
         (
             {"id": "bedrock:converse:m", "config": {"tools": [{"toolSpec": {}}]}},
             "the output of an answer with tool calls",
@@ -280,3 +301,64 @@ def test_a_model_is_not_evaluated_instead_of_providers_that_cannot_be_used(folde
         ".agentv/targets.yaml", "targets:\n  - {name: page, provider: mock}\n  - {name: other, provider: mock}\n"
     )
     assert "page: 1 job" in command("eval", path, "--dry-run").stdout
+
+
+THINKING = {"type": "enabled", "budget_tokens": 9}
+STRUCTURED = {"type": "json_schema", "schema": {"type": "object"}}
+ANTHROPIC = [
+    ("claude-haiku-4-5", {}, {"max_output_tokens": 1024, "temperature": 0}),
+    ("claude-haiku-4-5", {"top_p": 0.5, "temperature": 1}, {"max_output_tokens": 1024, "extra_body": {"top_p": 0.5}}),
+    (
+        "claude-haiku-4-5",
+        {"thinking": THINKING, "temperature": 1, "top_p": 0.5, "tool_choice": {"type": "any"}},
+        {"max_output_tokens": 2048, "reasoning": THINKING, "extra_body": {"top_p": 0.95}, "answer_form": "promptfoo"},
+    ),
+    ("claude-opus-4-8", {"temperature": 0, "top_k": 1}, {"max_output_tokens": 1024}),
+    (
+        "claude-sonnet-5",
+        {"thinking": THINKING, "effort": "high"},
+        {
+            "max_output_tokens": 2048,
+            "reasoning": {"type": "adaptive"},
+            "answer_form": "promptfoo",
+            "extra_body": {"output_config": {"effort": "high"}},
+        },
+    ),
+    ("claude-opus-5", {}, {"max_output_tokens": 2048}),
+    (
+        "claude-opus-5",
+        {"thinking": {"type": "disabled"}},
+        {"max_output_tokens": 1024, "reasoning": {"type": "disabled"}, "answer_form": "promptfoo"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "config", "settings"), ANTHROPIC)
+def test_settings_of_anthropic_are_those_of_its_requests(model, config, settings):
+    entry = target_entry({"id": f"anthropic:messages:{model}", "config": config}, ".", pytest.fail)
+    assert entry == {"provider": "anthropic", "model": model, **settings}
+
+
+def test_an_answer_in_the_format_of_anthropic_is_data():
+    entry = target_entry(
+        {"id": "anthropic:claude-haiku-4-5", "config": {"output_format": STRUCTURED}}, ".", pytest.fail
+    )
+    assert entry["extra_body"] == {"output_config": {"format": STRUCTURED}}
+    assert entry["headers"] == {"anthropic-beta": "structured-outputs-2025-11-13"}
+    assert "JSON.parse" in entry["transform"]["javascript"]
+
+
+@pytest.mark.parametrize(
+    ("id", "config", "settings"),
+    [
+        ("openai:gpt-5-mini", {"temperature": 0, "max_tokens": 9}, {}),
+        ("openai:gpt-5-mini", {"max_completion_tokens": 9}, {"max_output_tokens": 9}),
+        ("openai:responses:o3", {"instructions": "Be kind."}, {"extra_body": {"instructions": "Be kind."}}),
+        ("mistral:m", {}, {"max_output_tokens": 1024}),
+        ("litellm:m", {}, {}),
+    ],
+)
+def test_defaults_are_those_of_the_model(id, config, settings):
+    entry = target_entry({"id": id, "config": config}, ".", pytest.fail)
+    fixed = ("provider", "model", "api", "base_url", "api_key")
+    assert {key: value for key, value in entry.items() if key not in fixed} == settings

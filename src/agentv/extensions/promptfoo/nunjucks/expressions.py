@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from agentv.extensions.promptfoo.functions.calls import CodeNotRun
 from agentv.extensions.promptfoo.nunjucks.filters import test_named
 from agentv.extensions.promptfoo.nunjucks.methods import call_method, member
 from agentv.extensions.promptfoo.nunjucks.scope import Expression, Scope
@@ -320,5 +321,7 @@ def _called(name: str, function: Any, arguments: list[Expression], kwargs: dict[
     values = [argument(scope) for argument in arguments]
     try:
         return function(*values, **{key: argument(scope) for key, argument in kwargs.items()})
+    except CodeNotRun:
+        raise
     except (TypeError, ValueError, OverflowError) as error:
         raise TemplateProblem(f"'{name}' cannot be used with these arguments: {error}") from None

@@ -8,10 +8,17 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.config_templates import is_template
 
+_ADDRESS = "https://generativelanguage.googleapis.com"
+_SCHEMA_KEYS = (
+    *("type", "format", "description", "nullable", "enum", "maxItems", "minItems", "properties", "required"),
+    *("propertyOrdering", "items"),
+)
+"""What promptfoo keeps of the schema of a function's parameters."""
+
 _GENERATION = ("topP", "topK", "stopSequences")
 _HANDLED = (
     *(*_GENERATION, "generationConfig", "responseSchema", "safetySettings", "toolConfig", "tool_config", "passthrough"),
-    *("systemInstruction", "tools", "tool_choice"),
+    *("systemInstruction", "tools", "tool_choice", "apiHost", "apiBaseUrl", "apiVersion"),
 )
 
 
@@ -23,11 +30,14 @@ def gemini_config(config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     generation |= object_at(config, "generationConfig")
     if not is_blank(config.get("responseSchema")):
         generation |= {"response_schema": config["responseSchema"], "response_mime_type": "application/json"}
-    body = {"generationConfig": generation, "safetySettings": config.get("safetySettings"), **_tool_config(config)}
+    body = {"generationConfig": generation, "safetySettings": _safety(config), **_tool_config(config)}
     own = {key: value for key, value in config.items() if key not in _HANDLED}
+    host = text_of(config.get("apiHost"))
+    address = text_of(config.get("apiBaseUrl")) or (f"https://{host}" if host else _ADDRESS)
+    own["apiBaseUrl"] = f"{address.rstrip('/')}/{config.get('apiVersion') or 'v1beta'}"
     tools = config.get("tools")
     if not is_blank(tools):
-        own["tools"] = [tools] if isinstance(tools, dict) else tools
+        own["tools"] = list(map(_tool, tools)) if isinstance(tools, list) else [tools]
     if not is_blank(text := _system_text(config.get("systemInstruction"))):
         if is_template(text):
             lose("'systemInstruction' with templates: write it as the first message of the prompt")
@@ -53,3 +63,34 @@ def _system_text(value: Any) -> str:
     """Return the text of an instruction, or of its parts."""
     parts = value.get("parts") if isinstance(value, dict) else None
     return "\n\n".join(text_of(part.get("text")) for part in parts) if isinstance(parts, list) else text_of(value)
+
+
+def _safety(config: dict[str, Any]) -> list[dict[str, Any]]:
+    settings = [each for each in config.get("safetySettings") or () if isinstance(each, dict)]
+    return [
+        {"category": each.get("category"), "threshold": each.get("threshold") or each.get("probability") or ""}
+        for each in settings
+    ]
+
+
+def _tool(tool: Any) -> Any:
+    """Return a tool with what Gemini accepts of the schemas of its functions."""
+    functions = tool.get("functionDeclarations") if isinstance(tool, dict) else None
+    if not isinstance(functions, list):
+        return tool
+    declared = [
+        {**function, "parameters": _schema(function["parameters"])} if "parameters" in function else function
+        for function in functions
+    ]
+    return {**tool, "functionDeclarations": declared}
+
+
+def _schema(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: value for key, value in schema.items() if key in _SCHEMA_KEYS}
+    if isinstance(result.get("type"), str):
+        result["type"] = "STRING" if result["type"].lower() == "null" else result["type"].upper()
+    if isinstance(result.get("properties"), dict):
+        result["properties"] = {name: _schema(value) for name, value in result["properties"].items()}
+    return {**result, "items": _schema(result["items"])} if "items" in result else result

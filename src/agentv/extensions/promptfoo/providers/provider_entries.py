@@ -11,8 +11,10 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.providers import bedrock_models
+from agentv.extensions.promptfoo.providers.anthropic_settings import anthropic_config
 from agentv.extensions.promptfoo.providers.gemini_settings import gemini_config
 from agentv.extensions.promptfoo.providers.http_provider import http_entry
+from agentv.extensions.promptfoo.providers.services import ADDRESSES, COMPATIBLE, SAME
 from agentv.extensions.promptfoo.text_assertions import script_text_of
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.support.javascript.values import stringify
@@ -20,68 +22,6 @@ from agentv.support.javascript.values import stringify
 _WORDS = re.compile(r"""[^\s"']+|"([^"]*)"|'([^']*)'""")
 _OPTIONS = "PROMPTFOO_OPTIONS"
 """The variable of a program with its options, which are not a part of the command because they may have secrets."""
-
-_SAME = {
-    **dict.fromkeys(("openrouter", "groq", "deepseek", "mistral", "together", "fireworks", "xai", "ollama", "vllm")),
-    "togetherai": "together",
-    "lmstudio": "lm-studio",
-    "llama": "llama-cpp",
-    "cohere": "cohere",
-    "huggingface": "huggingface",
-    "bedrock": "bedrock",
-    "anthropic": "anthropic",
-    "openai": "openai",
-    "azure": "azure",
-    "azureopenai": "azure",
-    "google": "gemini",
-    "palm": "gemini",
-    "hf": "huggingface",
-}
-_COMPATIBLE = {
-    "localai": ("http://localhost:8080/v1", ""),
-    "litellm": ("http://localhost:4000", "LITELLM_API_KEY"),
-    "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
-    "hyperbolic": ("https://api.hyperbolic.xyz/v1", "HYPERBOLIC_API_KEY"),
-    **dict.fromkeys(
-        ("alibaba", "alicloud", "aliyun", "dashscope"),
-        ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
-    ),
-    "aimlapi": ("https://api.aimlapi.com/v1", "AIML_API_KEY"),
-    "cometapi": ("https://api.cometapi.com/v1", "COMETAPI_KEY"),
-    "llamaapi": ("https://api.llama.com/compat/v1", "LLAMA_API_KEY"),
-    "minimax": ("https://api.minimax.io/v1", "MINIMAX_API_KEY"),
-    "novita": ("https://api.novita.ai/openai/v1", "NOVITA_API_KEY"),
-    "nscale": ("https://inference.api.nscale.com/v1", "NSCALE_SERVICE_TOKEN"),
-    "orcarouter": ("https://api.orcarouter.ai/v1", "ORCAROUTER_API_KEY"),
-    "ai21": ("https://api.ai21.com/studio/v1", "AI21_API_KEY"),
-    "nvidia": ("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
-    "sambanova": ("https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
-    "moonshot": ("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-    "abliteration": ("https://api.abliteration.ai/v1", "ABLIT_KEY"),
-    "atlascloud": ("https://api.atlascloud.ai/v1", "ATLASCLOUD_API_KEY"),
-    "cloudflare-ai": (
-        "https://api.cloudflare.com/client/v4/accounts/${{ CLOUDFLARE_ACCOUNT_ID }}/ai/v1",
-        "CLOUDFLARE_API_KEY",
-    ),
-    "databricks": ("${{ DATABRICKS_WORKSPACE_URL }}/serving-endpoints", "DATABRICKS_TOKEN"),
-    "docker": ("http://localhost:12434/engines/v1", ""),
-    "github": ("https://models.github.ai/inference", "GITHUB_TOKEN"),
-    "truefoundry": ("https://llm-gateway.truefoundry.com", "TRUEFOUNDRY_API_KEY"),
-}
-"""Services with the API of OpenAI: the address, and the variable with the key."""
-
-_ADDRESSES = {
-    "openai": {
-        "OPENAI_API_HOST": "https://${{ OPENAI_API_HOST }}/v1",
-        "OPENAI_API_BASE_URL": "${{ OPENAI_API_BASE_URL }}",
-        "OPENAI_BASE_URL": "${{ OPENAI_BASE_URL }}",
-    },
-    "anthropic": {"ANTHROPIC_BASE_URL": "${{ ANTHROPIC_BASE_URL }}"},
-    "mistral": {"MISTRAL_API_BASE_URL": "${{ MISTRAL_API_BASE_URL }}"},
-    "ollama": {"OLLAMA_BASE_URL": "${{ OLLAMA_BASE_URL }}/v1"},
-}
-"""The variables that redirect the calls to a service, in their order."""
 
 _MODES = ("chat", "messages", "completion", "completions", "converse", "text-generation", "responses", "embedding")
 _COMPLETIONS = ("completion", "completions", "text-generation")
@@ -130,6 +70,10 @@ _KEYS = {
     "system": "system_prompt",
     "timeoutMs": "timeout_seconds",
 }
+_GOOGLE = ("google", "palm", "vertex")
+_RESPONSES = ("instructions", "store", "include", "previous_response_id", "truncation", "max_tool_calls")
+"""Settings that are only sent to the Responses API."""
+
 _PASSED_ON = (
     *("top_p", "top_k", "frequency_penalty", "presence_penalty", "stop", "stop_sequences", "n", "user", "logit_bias"),
     *(
@@ -146,7 +90,7 @@ _PASSED_ON = (
 )
 _SILENT = (
     *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
-    *("omitDefaults", "functionToolCallbacks", "workspaceUrl", "usageContext", "apiKeyRequired"),
+    *("omitDefaults", "functionToolCallbacks", "workspaceUrl", "usageContext"),
 )
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 
@@ -215,7 +159,7 @@ def target_entry(provider: Any, folder: str, lose: Lose, variables: Mapping[str,
     env = object_at(options, "env")
     if "model" in entry:
         entry |= _redirected(entry, id, {**variables, **env})
-    for name in env.keys() - {*_ADDRESSES.get(id.partition(":")[0], {}), f"{id.partition(':')[0].upper()}_API_KEY"}:
+    for name in env.keys() - {*ADDRESSES.get(id.partition(":")[0], {}), f"{id.partition(':')[0].upper()}_API_KEY"}:
         if entry["provider"] != "cli":
             lose(f"'{name}' in the env of the provider '{id}'")
     try:
@@ -231,7 +175,7 @@ def target_entry(provider: Any, folder: str, lose: Lose, variables: Mapping[str,
 def _redirected(entry: dict[str, Any], id: str, env: Mapping[str, Any]) -> dict[str, Any]:
     """Return the address and the key that the environment sets for a service, as promptfoo sends both."""
     kind = id.partition(":")[0]
-    key, addresses = f"{kind.upper()}_API_KEY", _ADDRESSES.get(kind, {})
+    key, addresses = f"{kind.upper()}_API_KEY", ADDRESSES.get(kind, {})
     own: dict[str, Any] = {}
     if (name := next((name for name in addresses if name in env), None)) and "base_url" not in entry:
         own["base_url"] = addresses[name].replace(_mark(name), text_of(env[name]) or _mark(name))
@@ -246,7 +190,7 @@ def _mark(name: str) -> str:
 
 def _first_step(entry: dict[str, Any], config: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a provider of promptfoo does with its answer before the transforms of the configuration."""
-    format_ = config.get("response_format")
+    format_ = config.get("response_format") or config.get("output_format")
     if entry["provider"] == "cli":
         return {"strip": ["whitespace", "ansi"], "allow_empty": True}
     if "model" in entry and isinstance(format_, dict) and format_.get("type") == "json_schema":
@@ -320,8 +264,7 @@ def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     if kind == "openai":
         model = model or _DEFAULT_MODELS.get(mode, _DEFAULT_MODEL)
     entry = _service(kind, model, lose)
-    if entry["provider"] == "gemini":
-        config = gemini_config(config, lose)
+    config = _own_config(kind, mode, model, config, lose)
     if mode in _COMPLETIONS or kind == "llama" or (kind == "openai" and not mode and _INSTRUCTED.fullmatch(model)):
         lose(f"the completion API of '{id}': the prompt is sent as a chat")
     if mode == "responses":
@@ -334,12 +277,29 @@ def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     if model:
         entry["model"] = model
     settings = _settings(entry["provider"], config, lose)
-    if kind in ("anthropic", "azure", "azureopenai") and not _CHAT_DEFAULTS.keys() <= settings.keys():
+    if kind in ("azure", "azureopenai") and not _CHAT_DEFAULTS.keys() <= settings.keys():
         lose(f"the defaults of '{id}', often a temperature of 0 and 1,024 tokens: set `temperature` and `max_tokens`")
-    has_defaults = (kind in _WITH_DEFAULTS or kind in _COMPATIBLE) and not mode.startswith("embedding")
+    has_defaults = (kind in _WITH_DEFAULTS or kind in COMPATIBLE) and not mode.startswith("embedding")
     if has_defaults and not config.get("omitDefaults") and not _REASONING.fullmatch(model):
         settings = {**_CHAT_DEFAULTS, **settings}
     return {**entry, **settings}
+
+
+def _own_config(kind: str, mode: str, model: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
+    """Return the config of a model with what its provider adds and leaves out."""
+    if kind in _GOOGLE:
+        return gemini_config(config, lose)
+    if kind == "anthropic" and mode not in _COMPLETIONS:
+        return anthropic_config(model, config, lose)
+    if kind == "mistral" and not mode.startswith("embedding"):
+        return {"max_tokens": _CHAT_DEFAULTS["max_output_tokens"], **config}
+    if kind == "litellm":
+        return {"omitDefaults": True, **config}
+    if (kind in _WITH_DEFAULTS or kind in COMPATIBLE) and _REASONING.fullmatch(model):
+        config = {key: value for key, value in config.items() if key not in ("temperature", "max_tokens")}
+    own = {key: config[key] for key in _RESPONSES if key in config} if mode == "responses" else {}
+    config = {key: value for key, value in config.items() if key not in own}
+    return {**config, "passthrough": {**own, **object_at(config, "passthrough")}} if own else config
 
 
 def _service(kind: str, model: str, lose: Lose) -> dict[str, Any]:
@@ -347,11 +307,11 @@ def _service(kind: str, model: str, lose: Lose) -> dict[str, Any]:
     if kind == "vertex" and model.startswith("gemini"):
         lose("vertex: the model is called through the Gemini API, with GEMINI_API_KEY")
         return {"provider": "gemini"}
-    if kind in _SAME:
-        return {"provider": _SAME[kind] or kind}
-    if kind not in _COMPATIBLE:
+    if kind in SAME:
+        return {"provider": SAME[kind] or kind}
+    if kind not in COMPATIBLE:
         raise UnmappedProvider("there is no such provider here")
-    address, key = _COMPATIBLE[kind]
+    address, key = COMPATIBLE[kind]
     return {"provider": "openai", "base_url": address, "api_key": f"${{{{ {key} }}}}" if key else "none"}
 
 
