@@ -181,6 +181,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     item.add_marker(pytest.mark.skip(f"the extension {name} is not installed"))
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Any:
+    """Collect no garbage while a failure is formatted, which parses code.
+
+    In CPython 3.11, that fails, and ends the worker, if a finalizer fails meanwhile: its traceback is formatted too.
+    """
+    if call.excinfo is None:
+        return (yield)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 # What changes how programs print, where they send a request or which key they find, on one machine and not on another.
 SURROUNDINGS = ("CI", "BUILD_NUMBER", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR", "CLICOLOR_FORCE")
 SURROUNDINGS += ("PYTEST_ADDOPTS", "COLUMNS", "LINES", "PYTHONWARNINGS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agentv.support.code_outline import parse_file
+
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = ("src", "packages", "docs", "bench", "README.md", "CONTRIBUTING.md", "DECISIONS.md", "CHANGELOG.md")
 SUFFIXES = {".py", ".md", ".js", ".css", ".html", ".toml", ".yaml", ".json", ".txt"}
@@ -123,7 +125,7 @@ def local_names(function):
 def test_local_names_say_what_a_value_is():
     counts = Counter()
     for path in (ROOT / "src/agentv").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse_file(str(path))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 counts.update(name in PARTICIPLES for name in local_names(node))
     assert counts[True] / counts.total() < 0.01, f"{counts[True]} of {counts.total()} local names are participles"

@@ -13,7 +13,7 @@ import pytest
 
 from agentv.model.environment import Environment
 from agentv.model.sandbox_settings import HostKey, RunSandbox, SandboxSettings
-from agentv.sandbox import methods
+from agentv.sandbox import PROXY_PORT, methods
 from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from platforms import only_on_posix
@@ -25,19 +25,22 @@ pytestmark = only_on_posix("programs are not isolated")
 KEY = "sk-planted-4711-0815"
 
 # Records its arguments, and executes the command in the container with the variables that a container would have.
+# The proxy listens on a free port: only in a real container is its own certainly free.
 ENGINE = """#!{python}
-import json, os, sys
+import json, os, socket, sys
 with open({log!r}, "a") as log:
     print(json.dumps(sys.argv[1:]), file=log)
 if sys.argv[1] == "run":
-    arguments, place = sys.argv[2:], 0
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    arguments, place = [argument.replace("{port}", port) for argument in sys.argv[2:]], 0
     env = {{"PATH": os.environ["PATH"]}}
     while arguments[place].startswith("-"):
         name = arguments[place]
         place += 1 if name in ("--rm", "--interactive", "--init", "--read-only") else 2
         value = arguments[place - 1]
         if name == "--env":
-            env |= dict([value.split("=", 1)]) if "=" in value else {{value: os.environ[value]}}
+            env |= dict([value.split("=", 1)]) if "=" in value else {{value: os.environ[value].replace("{port}", port)}}
         if name == "--workdir":
             os.chdir(value)
     os.execvpe(arguments[place + 1], arguments[place + 1:], env)
@@ -49,7 +52,7 @@ def engine(request, tmp_path, monkeypatch):
     """An engine on the PATH, and the commands that it received."""
     folder, log = tmp_path / "bin", tmp_path / "log"
     folder.mkdir()
-    (folder / request.param).write_text(ENGINE.format(python=sys.executable, log=str(log)))
+    (folder / request.param).write_text(ENGINE.format(python=sys.executable, log=str(log), port=PROXY_PORT))
     (folder / request.param).chmod(0o755)
     (folder / "python3").symlink_to(sys.executable)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

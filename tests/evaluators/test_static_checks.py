@@ -1,5 +1,8 @@
 """Find the names that a Python file defines, without running it."""
 
+import ast
+import gc
+
 import pytest
 
 from agentv.evaluators.code.static_checks import function_problems
@@ -44,6 +47,32 @@ def test_an_undefined_name_is_an_error_with_a_suggestion(tmp_path, text):
 def test_invalid_python_is_an_error_with_its_line(tmp_path):
     ((message, _),) = problems(tmp_path, "def score(:")
     assert message.startswith("File 'w.py' is not valid Python: ") and message.endswith("line 2")
+
+
+@pytest.mark.parametrize("value", ["-" * 20_000 + "1", "1" + " + 1" * 20_000], ids=["for the parser", "for the tree"])
+def test_code_that_is_nested_too_deeply_is_an_error(tmp_path, value):
+    problem = "Cannot read file 'w.py': it is nested too deeply to be parsed"
+    assert problems(tmp_path, f"score = {value}") == [(problem, "")]
+
+
+class ParsesWhenCollected:
+    """What a finalizer does that formats a traceback in CPython 3.11, while the garbage collector runs."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        ast.parse("a + b")
+
+
+def test_garbage_that_parses_code_while_a_file_is_parsed_does_no_harm(tmp_path):
+    thresholds = gc.get_threshold()
+    for number in range(20):
+        gc.set_threshold(100)
+        for _ in range(50):
+            ParsesWhenCollected()
+        assert problems(tmp_path, f"def score(answer): ...\nx = [{'f(a, b), ' * 2_000}]\ny = {number}") == []
+    gc.set_threshold(*thresholds)
 
 
 UNFIT = {

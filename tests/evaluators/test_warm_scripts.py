@@ -60,6 +60,7 @@ KEPT_WARM = {
     "another file": (lambda python: [python, "other.py"], False),
     "no file": (lambda python: [python, "nowhere.py"], False),
     "a broken file": (lambda python: [python, "broken.py"], False),
+    "a file that is nested too deeply": (lambda python: [python, "deep.py"], False),
     "half a string": (lambda python: f"{python} 'judge.py", False),
 }
 
@@ -71,6 +72,7 @@ def test_only_a_file_that_opts_in_is_kept_warm(tmp_path, script, warm):
         (tmp_path / name).write_text("async def agentv_judge(payload): return 1\n")
     (tmp_path / "other.py").write_text("def judge(answer, expected): return 1\n# agentv_judge\n")
     (tmp_path / "broken.py").write_text("def agentv_judge(:\n")
+    (tmp_path / "deep.py").write_text(f"def agentv_judge(payload): return {'-' * 20_000}1\n")
     assert (warm_script(script(sys.executable), str(tmp_path)) is not None) == warm
 
 

@@ -70,8 +70,20 @@ def outline(path: str, name: str) -> Any:
     return _function(node) if isinstance(node, _Function) else _class(module, node)
 
 
+def parse_file(path: str) -> ast.Module:
+    """Parse a Python file. Raises OSError, SyntaxError or ValueError."""
+    source = Path(path).read_bytes()
+    try:
+        try:
+            return ast.parse(source)
+        except SystemError:  # Python 3.11: a finalizer parsed something else meanwhile, to format a traceback
+            return ast.parse(source)
+    except (RecursionError, MemoryError):
+        raise ValueError("it is nested too deeply to be parsed") from None
+
+
 def read_module(path: str) -> Module:
-    """Parse a Python file. Raises OSError, SyntaxError, ValueError or RecursionError."""
+    """Return the definitions in a Python file. Raises OSError, SyntaxError or ValueError."""
     status = os.stat(path)
     return _read(path, status.st_mtime_ns, status.st_size)
 
@@ -81,13 +93,13 @@ def _checked_module(path: str) -> Module:
         return read_module(path)
     except SyntaxError as error:
         raise OutlineError(f"{os.path.basename(path)} is not valid Python: {error.msg}, line {error.lineno}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise OutlineError(f"Cannot read {path}: {error}") from None
 
 
 @lru_cache(maxsize=256)
 def _read(path: str, modified: int, size: int) -> Module:  # noqa: ARG001  # a changed file is read again
-    tree = ast.parse(Path(path).read_bytes())
+    tree = parse_file(path)
     defined: dict[str, _Function | ast.ClassDef] = {}
     imported: dict[str, tuple[str, str]] = {}
     assigned: set[str] = set()

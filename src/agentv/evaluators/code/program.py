@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +24,7 @@ from agentv.sandbox import methods
 from agentv.sandbox.confinement import Confinement
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessOutput, ProcessSpec, ending_of, run_process
 from agentv.settings.child_environment import child_environment
+from agentv.support.code_outline import parse_file
 from agentv.support.processes.process_limits import ProcessLimits
 from agentv.support.temporary_folders import temporary_folder
 
@@ -236,8 +236,8 @@ def _is_this_python(name: str) -> bool:
 def _defines_judge(path: str, _stamp: tuple[int, int]) -> bool:
     """Return whether a file defines the function, by parsing it without running it."""
     try:
-        tree = ast.parse(Path(path).read_bytes())
-    except (SyntaxError, ValueError, RecursionError):
+        tree = parse_file(path)
+    except (SyntaxError, ValueError):
         return False
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return any(isinstance(node, kinds) and node.name == SCRIPT_FUNCTION for node in tree.body)

@@ -58,7 +58,7 @@ def function_problems(reference: str, path: str) -> Problems:
     except SyntaxError as error:
         problems.error((), f"File '{file}' is not valid Python: {error.msg}, line {error.lineno}")
         return problems
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         problems.error((), f"Cannot read file '{file}': {error}")
         return problems
     if module.is_dynamic:
