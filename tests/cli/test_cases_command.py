@@ -242,6 +242,13 @@ def test_a_record_with_other_names_leads_to_the_guess(folder, command):
     assert "--guess" not in command("cases", "t.jsonl").stderr
 
 
+@pytest.mark.parametrize("value", ["3", "true", '{"find": 1}', '[{"name": "find"}]', '"call find first"'])
+def test_a_guess_takes_only_names_for_tools(folder, command, value):
+    folder.write("t.jsonl", f'{{"question": "Where?", "answer": "Here", "expected_tools": {value}}}')
+    outcome = command("cases", "t.jsonl", "--guess")
+    assert "Not checked, but kept as metadata: expected_tools.\n\nUse it" in outcome.stdout
+
+
 def test_a_guess_does_not_take_patterns_for_texts(folder, command):
     folder.write("c.yaml", "cases:\n  - {question: Price?, must_include: ['99\\.99', 'no|none']}\n")
     outcome = command("cases", "c.yaml", "--guess")

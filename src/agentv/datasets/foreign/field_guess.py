@@ -356,9 +356,8 @@ def _suits(key: str, values: list[Any]) -> bool:
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
     if key.endswith("tools"):
         names = [name for value in values for name in listed(value)]
-        return not any(isinstance(item, dict) for value in values for item in parsed(value)) and " " not in "".join(
-            names
-        )
+        are_names = not any(" " in name or name.startswith("{") for name in names)
+        return are_names and all(isinstance(parsed(value), list | str) for value in values)
     if key in LISTS and any(isinstance(parsed(value), dict) for value in values):
         return False
     if "contains" in key and any(
