@@ -82,8 +82,9 @@ class _AgentSkills(ForeignFormat):
         expected = first_of(data, *_EXPECTED)
         if isinstance(expected, list):
             rubrics, expected = [*texts_of(expected), *rubrics], None
-        texts = {key: name for key, names in _TEXTS.items() for name in names if isinstance(data.get(name), list)}
-        evaluators += FieldMap(texts).values(data).get("assertions", [])
+        texts = {name: key for key, names in _TEXTS.items() for name in names if isinstance(data.get(name), list | str)}
+        for name, key in texts.items():
+            evaluators += FieldMap({key: name}).values(data).get("assertions", [])
         if asks:
             evaluators = [*trigger_checks(skills_wanted(data)), *evaluators]
         row = {
@@ -94,7 +95,7 @@ class _AgentSkills(ForeignFormat):
             "assertions": evaluators,
             "description": data.get("description"),
             "tags": texts_of(data.get("tags")),
-            "metadata": metadata_of(data, (*_USED, *trigger_keys, *texts.values()), data.get("metadata")),
+            "metadata": metadata_of(data, (*_USED, *trigger_keys, *texts), data.get("metadata")),
             "workspace": filled({"files": _files(data, lose)}),
         }
         if not row["expected_outcome"] and not rubrics and not evaluators:

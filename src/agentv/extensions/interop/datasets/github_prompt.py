@@ -22,6 +22,8 @@ _STRINGS = {
 _PATTERNS = {"startsWith": r"(?i)\A\s*{}", "endsWith": r"(?i){}\s*\Z"}
 """Checks that ignore the case."""
 
+_EXPECTED = re.compile(r"\s*\{\{\s*expected\s*\}\}\s*")
+
 _BUILT_IN: dict[str, dict[str, Any]] = {
     "github/similarity": {
         "type": "llm_judge",
@@ -104,8 +106,10 @@ def _entry(data: Any, lose: Lose) -> dict[str, Any] | None:
             if key in data["string"]:
                 value = text_of(data["string"][key])
                 exact = {"exact": "trimmed"} if type_ == "equals" else {}
-                if "{{" in value:
+                if _EXPECTED.fullmatch(value):
                     return {"type": type_, **exact, **name}  # without a value, the expected output
+                if "{{" in value:
+                    break
                 if key in _PATTERNS:
                     return {"type": "regex", "value": _PATTERNS[key].format(re.escape(value)), **name}
                 return {"type": type_, "value": value, **exact, **name}

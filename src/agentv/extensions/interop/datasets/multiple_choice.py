@@ -158,4 +158,6 @@ def _letter(answer: Any, texts: list[str], labels: list[str]) -> str:
         return text.upper()
     if texts.count(text) == 1:
         return _characters(len(texts))[texts.index(text)]
+    if (match := _LETTERED.match(text)) and text[match.end() :] in texts[ord(match[1]) - ord("A") :][:1]:
+        return match[1]
     raise ValueError(f"The answer '{text[:80]}' is not one of the {len(texts)} choices")

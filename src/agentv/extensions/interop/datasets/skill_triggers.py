@@ -117,21 +117,18 @@ def _named_skills(items: Iterable[Any]) -> list[str]:
 
 def skills_wanted(data: dict[str, Any]) -> dict[str, bool]:
     """Return for each skill that a query is about whether it should be used. Raises ValueError."""
-    answer = _answer(data)
+    answer, others = _answer(data), data.get(_SPLIT[1])
+    unwanted = dict.fromkeys(texts_of(others) if isinstance(others, list | str) else (), False)
     if isinstance(answer, bool):
-        return {text_of(first_of(data, *_NAMES)): answer}
+        wanted = {text_of(first_of(data, *_NAMES)): answer}
+        return wanted | unwanted | wanted
     if answer is None and data.get("skills"):
         return dict.fromkeys(data["skills"], False)
     names = answer if isinstance(answer, list) else [answer]
     if answer == "missing" or not names or not all(isinstance(name, str) for name in names):
         raise ValueError("'should_trigger' must be true, false, or the name of the skill")
-    return {**dict.fromkeys(names, True), **{name: False for name in _unwanted(data) if name not in names}}
-
-
-def _unwanted(data: dict[str, Any]) -> list[str]:
-    """Return the skills that a query must not trigger, which some sets name next to the one that it should."""
-    names = data.get(_SPLIT[1])
-    return texts_of(names) if isinstance(names, list) else []
+    wanted = dict.fromkeys(names, True)
+    return wanted | unwanted | wanted
 
 
 def skill_of(file: RecordFile) -> str:

@@ -163,8 +163,9 @@ def _graders(data: dict[str, Any], lose: Lose) -> tuple[list[dict[str, Any]], li
 
 def _constraints(constraints: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
     """Return the evaluators for tools that must not be called."""
-    for key in constraints.keys() - {"reject_tools"}:
-        lose(f"the constraint '{key}'")
+    for key in constraints:
+        if key != "reject_tools":
+            lose(f"the constraint '{key}'")
     forbidden = {"type": "tool_trajectory", "mode": "any_order", "negate": True}
     return [{**forbidden, "minimums": {name: 1}} for name in texts_of(constraints.get("reject_tools"))]
 
@@ -180,6 +181,8 @@ def _program(kind: str, settings: dict[str, Any], lose: Lose) -> dict[str, Any] 
     path, value = settings.get("path"), settings.get("value")
     if kind not in ("file-contains", "file-not-contains") or not isinstance(path, str) or not isinstance(value, str):
         return None
+    if "\n" in value:
+        return None  # for grep, each line is a text of its own
     name = path.removeprefix("**/")
     if "/" in name if name != path else any(mark in path for mark in "*?["):
         return None  # another pattern than the name of files in any folder
