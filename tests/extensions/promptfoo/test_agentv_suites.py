@@ -182,3 +182,14 @@ targets:
     )
     assert command("validate", "alias.eval.yaml").code == 0
     assert command("eval", "alias.eval.yaml").code == 0
+
+
+def test_default_tests_may_have_assertions_under_their_former_name(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write(
+        "suite.eval.yaml",
+        "prompts: ['{{ input }}']\ndefault_test: {assertions: [{type: contains, value: zz}]}\n"
+        "tests: [{id: a, vars: {input: Hi}, assert: [{type: contains, value: b}]}]",
+    )
+    case = json.loads(command("cases", "suite.eval.yaml").stdout)
+    assert [evaluator["value"] for evaluator in case["evaluators"]] == ["b", "zz"]

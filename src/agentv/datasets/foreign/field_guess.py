@@ -194,12 +194,9 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
             guesses.append(candidate)
             used_names.add(candidate.path.split("[")[0])
     for key in _WORDS:
-        is_checked = key == "expected_output" and any(guess.key in CHECK_KEYS for guess in guesses)
-        if (
-            not is_checked
-            and all(guess.key != key for guess in guesses)
-            and (name := _by_word(key, names, records, used_names)) is not None
-        ):
+        keys = CHECK_KEYS if key == "expected_output" else (key,)
+        is_free = all(guess.key not in keys for guess in guesses)
+        if is_free and (name := _by_word(key, names, records, used_names)) is not None:
             guesses.append(Guess(key, name, 0.6, f"a word in the name '{name}'"))
             used_names.add(name)
     if not any(guess.key in CHECK_KEYS for guess in guesses):

@@ -103,7 +103,10 @@ class AgentvSuite(Suite):
         match = _ENV_LEFT.search(text_of(self.data))
         if match is not None:
             raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
-        self.shared_assertions = [*listed(self.default.pop("assert", None)), *listed(first_of(self.data, *ASSERTIONS))]
+        defaults = {key: self.default.pop(key, None) for key in ASSERTIONS}
+        self.shared_assertions = [
+            entry for each in (defaults, self.data) for entry in listed(first_of(each, *ASSERTIONS))
+        ]
         providers = self.targets.listed(document.get("providers", document.get("targets")))
         self.names = [name for provider in providers if (name := self.target(provider)) is not None]
         references = listed(object_at(document, "execution").get("targets"))
