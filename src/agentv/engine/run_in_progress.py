@@ -236,5 +236,5 @@ class RunInProgress:
         self.summary.add_all(results)
         for result in results if self._is_observed or self._judges else ():
             self._observer.result(result)
-            for note in format_notes(result.evaluator_results, self._judges):
+            for note in format_notes(result.evaluator_results, self._judges) if self._judges else ():
                 self._observer.note(note)

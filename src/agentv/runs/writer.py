@@ -67,7 +67,10 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
             raise
 
     def write(self, line: bytes) -> None:
-        """Append a line that ends in a newline. Raises AgentvError on failure, with nothing of the line in the file."""
+        """Append one or more lines, each with its newline; with `redact`, only one. Raises AgentvError on failure.
+
+        All lines in the file are complete then: those that were not written as a whole are removed.
+        """
         self._append(line if self._redact is None else self._redact(line))
 
     def write_all(self, lines: list[bytes]) -> None:

@@ -60,7 +60,6 @@ class CaseSurvey:
         specs, origin = self._last
         if case.evaluators is specs and case.place.origin is origin and case.details is NO_DETAILS:
             return  # it uses what the last case does
-        self._last = (case.evaluators, case.place.origin)
         path = case.path
         is_surveyed = self._known.get(path)
         if is_surveyed is None:
@@ -69,6 +68,7 @@ class CaseSurvey:
                 self.inventory.files[path] = None
         if is_surveyed:
             self.inventory.add(self._uses(case))
+        self._last = (case.evaluators, case.place.origin)
 
     def add_targets(self, source: Source) -> dict[str, dict[str, Any]]:
         """Add what reading a dataset, and the targets that it brings along, would use. Return their settings."""
