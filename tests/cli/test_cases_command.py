@@ -216,6 +216,32 @@ def test_a_guess_names_the_fields_that_look_like_checks_and_are_none(folder, com
     assert "rubrics=expected_behavior" in outcome.stdout
 
 
+def test_rubrics_with_points_have_weights_and_those_that_take_points_away_are_refused(folder, command):
+    rubrics = [{"criterion": "Says hello", "points": 5}, {"text": "Is short"}, "Is kind"]
+    folder.write("t.jsonl", json.dumps({"prompt": "p", "rubrics": rubrics}))
+    mapping = ("--map", "input=prompt,rubrics=rubrics")
+    (evaluator,) = json.loads(command("cases", "t.jsonl", *mapping).stdout)["evaluators"]
+    assert evaluator["rubrics"] == [{"expected_outcome": "Says hello", "weight": 5}, "Is short", "Is kind"]
+    folder.write("bad.jsonl", json.dumps({"prompt": "p", "rubrics": [{"criterion": "Is rude", "points": -8}]}))
+    assert "'Is rude' takes points away" in command("cases", "bad.jsonl", *mapping).stderr
+    folder.write("odd.jsonl", json.dumps({"prompt": "p", "rubrics": [{"points": 8}]}))
+    assert "without a text" in command("cases", "odd.jsonl", *mapping).stderr
+
+
+def test_an_object_of_checks_is_not_an_answer(folder, command):
+    folder.write("t.jsonl", '{"query": "Where?", "expected": {"intent": "status", "tool": "get_order"}}')
+    outcome = command("cases", "t.jsonl", "--guess")
+    assert "Not checked, but kept as metadata: expected." in outcome.stdout
+    assert "the field with the expected answer" in outcome.stdout
+
+
+def test_a_record_with_other_names_leads_to_the_guess(folder, command):
+    folder.write("t.jsonl", '{"id": "a", "input": "x", "gold": "y"}')
+    assert "`agentv cases FILE --guess`" in command("cases", "t.jsonl").stderr
+    folder.write("t.jsonl", '{"id": "a", "input": "x"}')
+    assert "--guess" not in command("cases", "t.jsonl").stderr
+
+
 def test_a_guess_does_not_take_patterns_for_texts(folder, command):
     folder.write("c.yaml", "cases:\n  - {question: Price?, must_include: ['99\\.99', 'no|none']}\n")
     outcome = command("cases", "c.yaml", "--guess")

@@ -131,3 +131,34 @@ def test_the_id_of_a_provider_may_come_from_the_environment(command, folder, mon
     command("eval", path, "--out", "run", "--no-gate")
     (record,) = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
     assert record["candidate_answer"].split()[0] == ("x" if name == "echo" else "a")
+
+
+EMBEDDER = """
+module.exports = class Vectors {
+  constructor(options) { this.options = options; }
+  id() { return "vectors"; }
+  async callEmbeddingApi(text) {
+    return text === "fail" ? { error: "no vector" } : { embedding: [text.length, this.options.config.other] };
+  }
+};
+"""
+
+
+def test_texts_are_compared_with_the_embeddings_of_a_class(command, folder, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write("vectors.cjs", EMBEDDER)
+    grader = {"id": "file://vectors.cjs", "config": {"other": 4}}
+    check = {"type": "similar", "value": "abc", "threshold": 0.5}
+    tests = [{"vars": {"x": word}, "options": {"provider": grader}, "assert": [check]} for word in ("abcd", "fail")]
+    data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": tests}
+    passed, failed = sorted(run(command, folder, json.dumps(data)), key=lambda record: record["status"], reverse=True)
+    assert passed["score"] == pytest.approx((3 * 4 + 4 * 4) / (5 * 32**0.5))
+    assert "no vector" in failed["error"]["message"]
+
+
+def test_a_list_of_texts_to_compare_with_is_a_warning(command, folder):
+    folder.write("vectors.cjs", EMBEDDER)
+    check = {"type": "similar", "value": ["a", "b"], "provider": "file://vectors.cjs"}
+    data = {"prompts": ["x"], "providers": ["echo"], "tests": [{"assert": [check]}]}
+    ended = command("validate", folder.write("promptfooconfig.json", json.dumps(data)))
+    assert ended.code == 0 and "the first that passes" in ended.stdout

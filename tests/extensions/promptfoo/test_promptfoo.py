@@ -210,6 +210,7 @@ def test_variables_are_empty_if_missing_and_may_name_others(folder, example):
                 "provider": "gemini",
                 "model": "gemini-2.5-flash",
                 "base_url": "https://generativelanguage.googleapis.com/v1beta",
+                "api_key": "${{ GEMINI_API_KEY }}",
             },
         ),
         ("bedrock:us.amazon.nova-lite-v1:0", {"provider": "bedrock", "model": "us.amazon.nova-lite-v1:0"}),

@@ -179,7 +179,7 @@ def test_a_program_may_read_variables_instead_of_a_prompt(command, folder):
     assert command("validate", folder.write("promptfooconfig.json", json.dumps(data))).code == 0
 
 
-@pytest.mark.parametrize("provider", ["openai:gpt-4.1", "file://embed.js", "python:embed.py"])
+@pytest.mark.parametrize("provider", ["openai:gpt-4.1", "python:embed.py"])
 def test_texts_are_not_compared_by_another_model_than_the_named_one(folder, command, provider):
     assertion = {"type": "similar", "value": "x", "provider": provider}
     config = {"prompts": ["x"], "providers": ["echo"], "tests": [{"vars": {}, "assert": [assertion]}]}
@@ -193,3 +193,22 @@ def test_texts_are_not_compared_by_default_if_the_grader_of_the_test_is_another_
     config = {"prompts": ["x"], "providers": ["echo"], "tests": [test]}
     ended = command("validate", folder.write("promptfooconfig.json", json.dumps(config)))
     assert ended.code == 1 and "needs a model for embeddings, and the grader of the test is" in ended.stdout
+
+
+GRADERS = {
+    "a label": ({"options": {"provider": "big"}}, {}, "big"),
+    "an id": ({}, {"provider": "openai:gpt-4o"}, "small"),
+    "a label for texts": ({"options": {"provider": {"text": "big"}}}, {}, "big"),
+    "an object for texts": ({"options": {"provider": {"text": {"id": "big"}}}}, {}, "big"),
+    "another provider": ({}, {"provider": "openai:gpt-5"}, "openai:gpt-5"),
+}
+
+
+@pytest.mark.parametrize(("test", "own", "target"), GRADERS.values(), ids=GRADERS)
+def test_a_grader_may_be_a_provider_that_is_evaluated(folder, monkeypatch, test, own, target):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    providers = [{"id": "openai:gpt-4o", "label": label, "config": {"seed": 1}} for label in ("big", "small")]
+    tests = [{**test, "assert": [{"type": "llm-rubric", "value": "x", **own}]}]
+    data = {"prompts": ["x"], "providers": providers, "tests": tests}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    assert case.evaluators[0].target == target

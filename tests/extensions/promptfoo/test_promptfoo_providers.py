@@ -92,6 +92,7 @@ GEMINI_MODEL = {
     "provider": "gemini",
     "model": "gemini-2.5-pro",
     "base_url": "https://generativelanguage.googleapis.com/v1beta",
+    "api_key": "${{ GEMINI_API_KEY }}",
 }
 GENERATION = {"maxOutputTokens": 9, "topP": 0.9}
 CALLS = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}}
@@ -362,3 +363,9 @@ def test_defaults_are_those_of_the_model(id, config, settings):
     entry = target_entry({"id": id, "config": config}, ".", pytest.fail)
     fixed = ("provider", "model", "api", "base_url", "api_key")
     assert {key: value for key, value in entry.items() if key not in fixed} == settings
+
+
+@pytest.mark.parametrize("name", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+def test_the_key_of_google_is_sent_to_gemini(name):
+    entry = target_entry("google:gemini-2.5-pro", ".", pytest.fail, {name: ""})
+    assert entry["api_key"] == f"${{{{ {name} }}}}"

@@ -21,6 +21,7 @@ from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, Executi
 from agentv.datasets.case.shorthand import (
     ItemIds,
     MessageReader,
+    foreign_note,
     holds_variables,
     is_message,
     is_plain_text,
@@ -67,9 +68,8 @@ Input = tuple[Messages, FrozenDict | None, tuple[PromptInput, ...]]
 """The messages of a case, the variables they were rendered from, and the input per prompt if there are several."""
 
 _DEPENDENCY_KEYS = ("depends_on", "on_dependency_failure")
-_DETAIL_KEYS = frozenset(
-    {"description", "context", "rubrics", "turns", "user", "workspace", *CONVERSATION_KEYS, *_DEPENDENCY_KEYS}
-)
+_PLAIN_DETAILS = ("description", "context", "rubrics", "turns", "user", "workspace")
+_DETAIL_KEYS = frozenset({*_PLAIN_DETAILS, *CONVERSATION_KEYS, *_DEPENDENCY_KEYS})
 
 
 class CaseBuilder(msgspec.Struct):
@@ -242,7 +242,7 @@ class CaseBuilder(msgspec.Struct):
             fields += "such as `tests: ./cases.jsonl` in a YAML file"
         if "id" in row and holds_variables(row):
             fields += f"\nAgentMark rows may omit it: set 'format: agentmark' in {self.settings_file}"
-        return f"{fields}\nThis looks like a results file, not a dataset" if is_result(row) else fields
+        return f"{fields}{foreign_note(row, _CASE_KEYS)}"
 
     def _new_or_old(self, row: dict[str, Any], new: str, old: str, problems: Problems) -> tuple[str, Any]:
         """Return the key and value under the new name, or else under the old one, and warn about the old one."""

@@ -183,6 +183,14 @@ def is_result(row: Any) -> bool:
     return ("score" in row and ("eval_id" in row or "test_id" in row)) or "datasource_item" in row
 
 
+def foreign_note(row: dict[str, Any], keys: frozenset[str]) -> str:
+    """Return a line about a row that lacks a key because it is not a case of ours; empty for a row of our keys."""
+    if is_result(row):
+        return "\nThis looks like a results file, not a dataset"
+    is_ours = row.keys() <= keys
+    return "" if is_ours else "\nFor other names, `agentv cases FILE --guess` proposes which field is what"
+
+
 def holds_variables(row: Any) -> bool:
     """Whether a row's input is an object of variables, not a message."""
     return isinstance(row, dict) and isinstance(row.get("input"), dict) and not is_message(row["input"])

@@ -130,6 +130,9 @@ _CHECK = re.compile("expect|must|forbid|should|unacceptable|assert|rubric|grader
 _NO_CHECK = re.compile("(?:id|type|count|name|path|status|at)$", re.IGNORECASE)
 """How the names of checks begin, and how the names of ids, counts and the like end."""
 
+_PARTS = re.compile(r"(?:no_)?tools?|(?:not_)?contains?|must|should|forbidden|m(?:in|ax)_", re.IGNORECASE)
+"""How the keys of an object begin that lists checks."""
+
 _PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
 """A part of a regular expression, which is not a text that an answer contains."""
 
@@ -315,7 +318,11 @@ def _by_name(
             continue
         if synonym in _WEAK and 2 * sum(" " in text_of(value).strip() for value in values) < len(values):
             continue
+        if synonym == "intent" and "." in name:
+            continue
         if synonym == "intent" and (key == "input") == (_mean_words(values) <= _CLASS_WORDS):
+            continue
+        if key == "expected_output" and any(map(_lists_checks, values)):
             continue
         if synonym in _TEXT_ONLY and not all(isinstance(value, str) for value in values):
             continue
@@ -327,6 +334,11 @@ def _by_name(
         confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
         return Guess(key, f"{name}[0]" if is_list else name, round(confidence, 2), f"the name '{name}'")
     return None
+
+
+def _lists_checks(value: Any) -> bool:
+    """Whether a value is an object of checks, such as a tool, and so no answer."""
+    return isinstance(value, dict) and any(_PARTS.match(str(name)) for name in value)
 
 
 def _is_text_list(value: Any) -> bool:

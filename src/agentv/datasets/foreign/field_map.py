@@ -12,6 +12,7 @@ from agentv.datasets.foreign.foreign_format import PlainMapper
 from agentv.datasets.foreign.values import (
     expected_calls,
     filled,
+    first_of,
     is_blank,
     messages_of,
     parsed,
@@ -75,6 +76,9 @@ class FieldMap(msgspec.Struct, frozen=True):
             row[key] = value
         elif key in _TEXTS:
             row[key] = text_of(value)
+        elif key == "rubrics":
+            items = parsed(value)
+            row[key] = [_rubric(item) for item in items] if isinstance(items, list) else listed(value)
         elif key in LISTS:
             row[key] = listed(value)
         else:
@@ -207,6 +211,21 @@ def listed(value: Any) -> list[str]:
     if isinstance(value, str) and ("|" in value or ";" in value):
         return [part.strip() for part in re.split(r"[|;]", value) if part.strip()]
     return texts_of(value)
+
+
+def _rubric(item: Any) -> Any:
+    """Return a criterion: a text, or the text and points of an object. Raises ValueError if there is none."""
+    if not isinstance(item, dict):
+        return text_of(item)
+    text = first_of(item, "criterion", "criteria", "expected_outcome", "text", "description", "requirement", "rubric")
+    weight = first_of(item, "points", "weight", "max_points")
+    if not isinstance(text, str):
+        raise ValueError("A rubric is an object without a text such as 'criterion'")
+    if not isinstance(weight, int | float):
+        return text
+    if weight < 0:
+        raise ValueError(f"The rubric '{text[:60]}' takes points away, which has no counterpart here")
+    return {"expected_outcome": text, "weight": weight}
 
 
 def _tool_checks(names: list[str], *, is_forbidden: bool) -> list[dict[str, Any]]:

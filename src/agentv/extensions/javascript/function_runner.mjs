@@ -37,7 +37,7 @@ const called = async ({ name, arguments: values, isTransform }) => {
 // Providers of promptfoo are classes. Each is made once, with the options of its entry.
 const providers = new Map();
 
-const provided = async ({ provider: options, arguments: values }) => {
+const provided = async ({ provider: options, method = "callApi", arguments: values }) => {
   const key = JSON.stringify(options);
   if (!providers.has(key)) {
     const Provider = await load();
@@ -45,8 +45,8 @@ const provided = async ({ provider: options, arguments: values }) => {
     providers.set(key, new Provider(options));
   }
   const provider = providers.get(key);
-  if (typeof provider.callApi !== "function") throw "its class has no method callApi";
-  return provider.callApi(...values);
+  if (typeof provider[method] !== "function") throw `its class has no method ${method}`;
+  return provider[method](...values);
 };
 
 const reply = async ({ call, ...request }) => {

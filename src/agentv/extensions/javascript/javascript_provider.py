@@ -83,7 +83,7 @@ def _version_of(node: str) -> tuple[tuple[int, ...], str]:
 class ProviderResponder(FunctionResponder):
     """Calls one provider. Its process has the environment of the run, and starts with the first call."""
 
-    def __init__(self, settings: JavaScriptTarget, home: str) -> None:
+    def __init__(self, settings: JavaScriptTarget, home: str, *, embeds: bool = False) -> None:
         self._path = os.path.abspath(os.path.join(home, settings.file))
         try:
             self._command = [*program_of(self._path), RUNNER, self._path]
@@ -96,15 +96,28 @@ class ProviderResponder(FunctionResponder):
         target = FunctionTarget(
             name=settings.name,
             provider=settings.provider,
-            call=self._call_api,
+            call=self._embeddings if embeds else self._call_api,
             reference=settings.file,
             chat_format=settings.chat_format,
-            config=settings.config,
+            config=None if embeds else settings.config,
         )
         super().__init__(target, home)
 
     def _call_api(self, prompt: str, options: dict[str, Any], context: dict[str, Any]) -> Any:  # noqa: ARG002
-        reply = self._running().call({"provider": self._options, "arguments": [prompt, context]}, None)
+        return self._returned("callApi", prompt, context)
+
+    def _embeddings(self, texts: list[str]) -> list[Any]:
+        replies = [self._returned("callEmbeddingApi", text) for text in texts]
+        for reply in replies:
+            if not isinstance(reply, dict) or reply.get("error") or not reply.get("embedding"):
+                error = reply.get("error") if isinstance(reply, dict) else None
+                raise CallFailure(str(error or "callEmbeddingApi returned no embedding"))
+        return [reply["embedding"] for reply in replies]
+
+    def _returned(self, method: str, *arguments: Any) -> Any:
+        """Return what a method of the provider returns. Raises CallFailure."""
+        request = {"provider": self._options, "method": method, "arguments": list(arguments)}
+        reply = self._running().call(request, None)
         if "error" in reply:
             raise CallFailure(str(reply["error"]))
         return reply["value"]

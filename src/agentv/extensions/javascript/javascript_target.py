@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from agentv.errors import UsageError
 from agentv.model.message import ChatFormat
+from agentv.model.response import Responder
 from agentv.targets.target import OTHER_TOOLS, Target
 from agentv.trust.inventory import NamedUse
 
@@ -15,7 +16,8 @@ class JavaScriptTarget(Target, frozen=True, kw_only=True):
 
     The file exports a class: `new Provider(options)` is called once, and `callApi(prompt, context)` for each case. It
     returns `{output}` or `{error}`, and optionally `tokenUsage` and `cost`. `options` has `id` and `config`. With
-    `chat_format: json`, the prompt is the JSON list of the messages.
+    `chat_format: json`, the prompt is the JSON list of the messages. For embeddings, `callEmbeddingApi(text)` returns
+    `{embedding}`.
     """
 
     unsupported: ClassVar[dict[str, str]] = {key: hint for key, hint in OTHER_TOOLS.items() if key != "config"}
@@ -37,6 +39,10 @@ class JavaScriptTarget(Target, frozen=True, kw_only=True):
     def uses(cls, settings: Mapping[str, Any]) -> Iterable[NamedUse]:
         """Return the file."""
         return (("code", str(settings["file"])),) if settings.get("file") else ()
+
+    def open_embeddings(self, home: str) -> Responder:
+        """Open the provider for embeddings. Raises UsageError without the program that runs it."""
+        return self.responder_class(self, home, embeds=True)
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the provider's file."""

@@ -253,6 +253,10 @@ def _translated(
         return judged_entry(type_, value, assertion, grading)
     if type_ in EMBEDDED:
         target = grading.embedder(assertion.get("provider"))
+        if isinstance(value, list) and len(value) > 1 and not text_of(assertion["type"]).startswith("not-"):
+            grading.lose(
+                f"the score of '{type_}' with several values, which in promptfoo is that of the first that passes"
+            )
         entry = {"type": "similarity", "method": "embedding", "value": _texts(value), "target": target}
         return entry, minimum_of(threshold, 0.75)
     if type_ in CALL_TYPES:

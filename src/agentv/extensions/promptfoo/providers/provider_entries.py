@@ -71,6 +71,7 @@ _KEYS = {
     "timeoutMs": "timeout_seconds",
 }
 _GOOGLE = ("google", "palm", "vertex")
+_GOOGLE_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 _RESPONSES = ("instructions", "store", "include", "previous_response_id", "truncation", "max_tool_calls")
 """Settings that are only sent to the Responses API."""
 
@@ -176,6 +177,9 @@ def _redirected(entry: dict[str, Any], id: str, env: Mapping[str, Any]) -> dict[
     """Return the address and the key that the environment sets for a service, as promptfoo sends both."""
     kind = id.partition(":")[0]
     key, addresses = f"{kind.upper()}_API_KEY", ADDRESSES.get(kind, {})
+    if entry["provider"] == "gemini":
+        key = next((name for name in _GOOGLE_KEYS if name in env), _GOOGLE_KEYS[0])
+        env = {key: "", **env}
     own: dict[str, Any] = {}
     if (name := next((name for name in addresses if name in env), None)) and "base_url" not in entry:
         own["base_url"] = addresses[name].replace(_mark(name), text_of(env[name]) or _mark(name))

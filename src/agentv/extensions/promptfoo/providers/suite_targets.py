@@ -170,8 +170,8 @@ class SuiteTargets:
 
     def judge(self, provider: Any, default: Any) -> str | None:
         """Return the target of a grader: that of the assertion, or else of the test; None if there is none."""
-        grader = _grader(provider, "text") or _grader(default, "text")
-        return None if grader is None else self.add(grader)
+        value = provider if _grader(provider, "text") else default
+        return None if _grader(value, "text") is None else self._configured(value, "text")
 
     def embedder(self, provider: Any, default: Any) -> str | None:
         """Return the target that compares texts: the grader's, or the default of promptfoo.
@@ -182,11 +182,21 @@ class SuiteTargets:
         if is_blank(grader):
             return self.add(_EMBEDDINGS)
         name = provider_name(_grader(grader, "embedding"))
-        if "embed" not in name or FUNCTION_FILE.search(name) is not None:
+        file = FUNCTION_FILE.search(name)
+        if file["file"].endswith(".py") if file else "embed" not in name:
             whose = "the grader of the test" if is_blank(provider) else "its provider"
             hint = ". Set `embedding` next to `text` in `options.provider`" if is_blank(provider) else ""
             raise ValueError(f"'similar' needs a model for embeddings, and {whose} is {text_of(grader)[:80]}{hint}")
-        return self.add(_grader(grader, "embedding"))
+        return self._configured(grader, "embedding")
+
+    def _configured(self, value: Any, use: str) -> str | None:
+        """Return the target of a grader. A name is the id of a provider that is evaluated, the last one, or a label."""
+        grader = _grader(value, use)
+        is_typed = grader is not value
+        name = grader["id"] if is_typed and isinstance(grader, dict) and grader.keys() == {"id"} else grader
+        same = [target for target in self.names if self._ids[target] == name]
+        labelled = [target for target in self.names if self._labels[target] == name]
+        return (same[-1:] or labelled)[0] if same or labelled else self.add(grader)
 
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
         """Add the targets that a test names: its own provider, and the graders of its assertions."""
