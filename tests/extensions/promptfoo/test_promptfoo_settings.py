@@ -224,3 +224,9 @@ def test_the_targets_of_a_red_team_are_not_a_targets_file(folder, command):
     path = folder.write("redteam.yaml", json.dumps({"targets": targets, "redteam": {"plugins": ["mcp"]}}))
     ended = command("validate", path)
     assert ended.code == 1 and "promptfoo generates its tests with a model" in ended.stdout
+
+
+def test_a_prompt_in_a_table_may_be_long(folder):
+    folder.write("prompts.csv", f'prompt,label\n"{"long " * 40_000}",long\nshort,short\n')
+    path = folder.write("promptfooconfig.json", json.dumps({**BASE, "prompts": ["file://prompts.csv"]}))
+    assert [prompt.id for prompt in folder.load(path)[0].prompts] == ["long", "short"]

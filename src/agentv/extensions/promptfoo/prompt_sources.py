@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.records import RecordFile
+from agentv.datasets.foreign.records import MAX_CELL_BYTES, RecordFile
 from agentv.datasets.foreign.values import is_blank, messages_of, text_of
 from agentv.errors import DatasetError
 from agentv.extensions.promptfoo.config_templates import is_template
@@ -223,10 +223,11 @@ def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:
 
 def _in_table(text: str) -> Iterator[tuple[str, str]]:
     """Yield the prompt and the label of each row; without a comma, or if rows differ in length, each line is one."""
+    csv.field_size_limit(MAX_CELL_BYTES)
     rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(True), skipinitialspace=True) if row]
     if "," in text and len({len(row) for row in rows}) == 1:
-        named = (dict(zip(rows[0], row, strict=True)) for row in rows[1:])
-        yield from ((row["prompt"], row.get("label", "")) for row in named if row.get("prompt"))
+        records = (dict(zip(rows[0], row, strict=True)) for row in rows[1:])
+        yield from ((row["prompt"], row.get("label", "")) for row in records if row.get("prompt"))
         return
     lines = [line for line in text.splitlines() if line.strip()]
     has_head = [line.strip().lower() for line in lines[:1]] == ["prompt"]
