@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import threading
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -132,14 +133,14 @@ GET = "import os, urllib.request; print(urllib.request.urlopen(os.environ['AGENT
 def test_a_container_reaches_its_hosts_through_the_proxy(engine, tmp_path, monkeypatch):
     name, commands = engine
     monkeypatch.setenv("MY_API_KEY", KEY)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server, ExitStack() as stack:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        stack.callback(server.shutdown)  # a thread that serves a closed socket never rests
         api = f"http://127.0.0.1:{server.server_port}"
         sandbox = sandbox_by(name, tmp_path, hosts=(api,), keys={api: HostKey(variable="MY_API_KEY")})
         code = GET.format(api.removeprefix("http://"))
         spec = ProcessSpec(command=[sys.executable, "-c", code], cwd=str(tmp_path), env=dict(os.environ), timeout_s=200)
         assert asyncio.run(run_process(sandbox.confine(spec, ()))).stdout.strip() == f"b'Bearer {KEY}'"
-        server.shutdown()
     run = commands()[-1]
     assert options_in(run)["--network"] == ["none"]
     assert "MY_API_KEY" not in options_in(run)["--env"]

@@ -347,7 +347,8 @@ class Outage(list):
 @pytest.mark.parametrize("fault", ["reset", "503"])
 def test_jobs_wait_for_a_server_that_is_down(project, fault, executor):
     with FaultyServer("yes", faults=Outage(20, fault, 18), latency_s=0.01) as server:
-        project.targets(target(server, workers=4))
+        # On a busy machine, the five requests that prove an outage fail one after another: retries wait for them.
+        project.targets(target(server, workers=4, retry_initial_delay_ms=200))
         project.dataset(*(["q"] * 80))
         ended = project.eval("--out", "out", *executor)
         assert server.counts.by_fault[fault] == 18

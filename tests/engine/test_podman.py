@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -106,13 +107,13 @@ print(socket.socket().connect_ex((host, int(port))) != 0)
 
 def test_a_container_reaches_its_hosts_through_the_proxy_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", KEY)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server, ExitStack() as stack:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        stack.callback(server.shutdown)  # a thread that serves a closed socket never rests
         api = f"http://127.0.0.1:{server.server_port}"
         sandbox = sandbox_with(tmp_path, hosts=(api,), keys={api: HostKey(variable="MY_API_KEY")})
         command = [sys.executable, "-c", GET.format(host=api.removeprefix("http://"))]
         assert ran(sandbox, command, tmp_path).split("\n")[:3] == [f"Bearer {KEY}", "403", "True"]
-        server.shutdown()
 
 
 EXCESSIVE = {

@@ -2,7 +2,7 @@
 
 # Without `from __future__ import annotations`: types are read here, and parsing them would take longer.
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -155,11 +155,16 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def open(self, home: str) -> Responder:
         """Open the target for calls. Paths in the settings are relative to `home`, the folder of the targets file."""
+        return self.responder_class(self, home)
+
+    @property
+    def responder_class(self) -> Callable[..., Responder]:
+        """The class that `responder` names."""
         if not self.responder:
             raise NotImplementedError
         module, _, name = self.responder.partition(":")
-        opened: Responder = getattr(import_module(module), name)(self, home)
-        return opened
+        responder: Callable[..., Responder] = getattr(import_module(module), name)
+        return responder
 
     def open_embeddings(self, home: str) -> Responder:  # noqa: ARG002
         """Open the target for embeddings; see `agentv.targets.apis.model_api`. Most providers do not support them."""

@@ -42,9 +42,7 @@ class JavaScriptTarget(Target, frozen=True, kw_only=True):
 
     def open_embeddings(self, home: str) -> Responder:
         """Open the provider for embeddings. Raises UsageError without the program that runs it."""
-        from agentv.extensions.javascript.javascript_provider import ProviderResponder  # late: as `responder`
-
-        return ProviderResponder(self, home, embeds=True)
+        return self.responder_class(self, home, embeds=True)
 
     def files_named(self, home: str, folders: Sequence[str]) -> Iterable[str]:  # noqa: ARG002
         """Return the provider's file."""

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import document_of, record_file
-from agentv.extensions.promptfoo.functions.calls import CodeNotRun
+from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.extensions.promptfoo.functions.exported_object import exported_object, functions_in
 from agentv.model.values import to_json
 from agentv.support.yaml.yaml_parser import parse_yaml

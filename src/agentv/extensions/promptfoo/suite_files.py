@@ -12,7 +12,8 @@ from urllib.parse import unquote
 
 from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
-from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, CodeNotRun, call_function, check_allowed
+from agentv.extensions.promptfoo.functions import CodeNotRun
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, call_function, check_allowed
 from agentv.model.values import to_json
 from agentv.settings.project import project_root
 from agentv.support.json_values import MISSING

@@ -15,7 +15,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record, items_of
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
-from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, CodeNotRun
+from agentv.extensions.promptfoo.functions import CodeNotRun
+from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.promptfoo_cells import test_of_row
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.registry import service

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import document_of, record_file
 from agentv.datasets.foreign.values import object_at
-from agentv.extensions.promptfoo.functions.calls import CodeNotRun
+from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.extensions.promptfoo.functions.exported_object import exported_object, functions_in
 from agentv.extensions.promptfoo.script_config import NOT_CALLED
 from agentv.model.values import to_json

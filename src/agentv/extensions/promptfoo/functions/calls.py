@@ -10,6 +10,7 @@ import sys
 from functools import lru_cache
 from typing import Any
 
+from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.model.values import to_json
 from agentv.registry import service
 from agentv.settings.project import project_root
@@ -25,10 +26,6 @@ FUNCTION_FILE = re.compile(r"(?:file://)?(?P<file>.+\.(?:py|[cm]?[jt]s))(?::(?P<
 PYTHON_RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_runner.py")
 _SECONDS = 60.0
 _CACHE_SIZE = 20_000
-
-
-class CodeNotRun(ValueError):
-    """A function that is not called because the command only checks files."""
 
 
 def check_allowed(label: str, path: str) -> None:

@@ -11,7 +11,8 @@ import msgspec
 
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.files import FileFinder
-from agentv.extensions.promptfoo.functions.calls import CodeNotRun, call_function, run_program
+from agentv.extensions.promptfoo.functions import CodeNotRun
+from agentv.extensions.promptfoo.functions.calls import call_function, run_program
 from agentv.extensions.promptfoo.nunjucks.prompt import PromptfooPrompt, read_promptfoo_prompt, rendered_prompt
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.message import Message

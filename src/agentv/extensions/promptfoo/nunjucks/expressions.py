@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from agentv.extensions.promptfoo.functions.calls import CodeNotRun
+from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.extensions.promptfoo.nunjucks.filters import test_named
 from agentv.extensions.promptfoo.nunjucks.methods import call_method, member
 from agentv.extensions.promptfoo.nunjucks.scope import Expression, Scope
