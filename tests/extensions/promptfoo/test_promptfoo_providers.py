@@ -164,6 +164,45 @@ def test_gemini_receives_the_images_in_a_text(folder, command):
     assert "other providers their Base64" in refused.stdout
 
 
+def test_the_own_provider_of_a_test_decides_whether_it_receives_images(folder):
+    folder.write("photo.jpg", PHOTO)
+    test = {"vars": {"photo": "file://photo.jpg"}, "provider": "google:gemini-2.5-flash"}
+    config = {"prompts": ["{{photo}}\nWhat is it?"], "providers": ["echo"], "tests": [test]}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert [type(part).__name__ for part in case.input[0].content] == ["ImagePart", "TextPart"]
+    config = {**config, "providers": [test["provider"]], "tests": [{**test, "provider": "echo"}]}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert case.input[0].content.startswith("data:image/jpeg;base64,")
+
+
+def test_a_prompt_with_an_image_and_an_unknown_filter_is_an_error(folder):
+    folder.write("photo.jpg", PHOTO)
+    config = {"prompts": ["{{ photo | nope }}"], "providers": ["google:gemini-2.5-flash"]}
+    config["tests"] = [{"vars": {"photo": "file://photo.jpg"}}]
+    assert "unknown filter: nope" in str(folder.error(folder.write("promptfooconfig.json", json.dumps(config))))
+
+
+@pytest.mark.parametrize(
+    ("id", "config", "settings"),
+    [
+        ("anthropic:claude-haiku-4-5", {"beta": "a"}, {"headers": {"anthropic-beta": "a"}}),
+        ("anthropic:claude-haiku-4-5", {"beta": [1]}, {"headers": {"anthropic-beta": "1"}}),
+        ("anthropic:claude-opus-4-1", {"thinking": {"type": "enabled"}, "top_p": "x"}, {"extra_body": {"top_p": "x"}}),
+        ("anthropic:claude-haiku-4-5", {"timeoutMs": "x"}, {"timeout_seconds": "x"}),
+        ("google:gemini-2.5-pro", {"safetySettings": 1}, {"extra_body": {"safetySettings": 1}}),
+        ("google:gemini-2.5-pro", {"systemInstruction": {"parts": ["Be", 1]}}, {"system_prompt": "Be\n\n1"}),
+        (
+            "google:gemini-2.5-pro",
+            {"tools": [{"functionDeclarations": [1]}]},
+            {"tools": [{"functionDeclarations": [1]}]},
+        ),
+    ],
+)
+def test_a_setting_of_another_type_is_sent_as_it_is(id, config, settings):
+    entry = target_entry({"id": id, "config": config}, ".", pytest.fail)
+    assert {key: entry[key] for key in settings} == settings
+
+
 REFUSED = (
     *(
         "bedrock:api:InvokeModel",

@@ -84,12 +84,12 @@ def test_code_returns_guardrails_cost_and_metadata_of_an_answer(folder, command,
     monkeypatch.chdir(folder.path)
     url = agentv_server("Hello").url
     code = "({output: json.model, guardrails: {flagged: true}, cost: 2, metadata: {a: 1}})"
-    kept = [
+    assertions = [
         {"type": "not-guardrails"},
         {"type": "cost", "threshold": 2},
         {"type": "javascript", "value": "context.metadata.a === 1"},
     ]
-    assert run_http(folder, command, url, code, *kept).code == 0
+    assert run_http(folder, command, url, code, *assertions).code == 0
     assert run_http(folder, command, url, code, {"type": "guardrails"}).code == 1
 
 
@@ -110,6 +110,9 @@ def test_a_request_without_a_method_is_a_get_as_in_promptfoo():
         ({"transformResponse": "file://read.py"}, "read by a file that is not JavaScript"),
         ({"transformRequest": "file://write.py"}, "replaced by a file that is not JavaScript"),
         ({"auth": {"type": "oauth"}}, "'auth' of type 'oauth'"),
+        ({"auth": {"type": "bearer"}}, "'auth' of type 'bearer' is not supported, or it is incomplete"),
+        ({"auth": {"type": "api_key", "placement": "query", "keyName": "k"}}, "'auth' of type 'api_key'"),
+        ({"auth": {"type": "bearer", "token": "t"}, "headers": "x"}, "its `headers` must be an object"),
         ({"signatureAuth": {"privateKeyPath": "k"}}, "'signatureAuth' is not supported"),
         ({"request": "POST /x\nHost: a"}, "needs a first line such as"),
         ({"request": "POST /x HTTP/1.1\nAccept: a"}, "and the header `Host`"),

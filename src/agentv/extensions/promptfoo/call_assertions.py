@@ -9,6 +9,7 @@ from agentv.datasets.foreign.values import object_at, text_of
 from agentv.extensions.promptfoo.text_assertions import schema_entry, script_text_of
 
 CALL_TYPES = ("is-valid-openai-tools-call", "is-valid-openai-function-call", "is-valid-function-call")
+_DECLARATIONS = "functionDeclarations"
 
 
 def call_entry(type_: str, targets: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -33,19 +34,20 @@ def call_entry(type_: str, targets: Iterable[Mapping[str, Any]]) -> dict[str, An
 
 def _tools(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     declared_tools = entry.get("tools") or object_at(entry, "config").get("tools")  # those of a program, in its config
-    tools = [tool for tool in declared_tools or () if isinstance(tool, dict) and tool.get("type") == "function"]
-    return [tool["function"] for tool in tools if isinstance(tool.get("function"), dict)]
+    return _objects([tool.get("function") for tool in _objects(declared_tools) if tool.get("type") == "function"])
 
 
 def _functions(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the functions of a request to OpenAI, or those that are declared to Gemini."""
-    functions = object_at(entry, "extra_body").get("functions")
-    if entry.get("provider") == "gemini":
-        tools = [tool for tool in entry.get("tools") or () if isinstance(tool, dict)]
-        functions = _lowered(
-            next((tool["functionDeclarations"] for tool in tools if "functionDeclarations" in tool), [])
-        )
-    return [each for each in functions if isinstance(each, dict)] if isinstance(functions, list) else []
+    if entry.get("provider") != "gemini":
+        return _objects(object_at(entry, "extra_body").get("functions"))
+    declarations = (tool[_DECLARATIONS] for tool in _objects(entry.get("tools")) if _DECLARATIONS in tool)
+    return _objects(_lowered(next(declarations, [])))
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; none for another value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _lowered(schema: Any) -> Any:

@@ -15,18 +15,21 @@ from agentv.extensions.promptfoo.test_sources import image_url
 from agentv.support.templates import TemplateProblem
 
 
-def with_chat(targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str, Any]) -> PromptTemplate:
+def with_chat(
+    targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str, Any], provider: Any
+) -> PromptTemplate:
     """Return a prompt with its messages if its variables make it the JSON of a chat, as promptfoo sends it to models.
 
-    Raises ValueError if it is sent to a program as well, which receives the text there.
+    `provider` is that of the test, if it has one of its own. Raises ValueError if the prompt is sent to a program as
+    well, which receives the text there.
     """
     if prompt.key or prompt.messages:
         return prompt
-    if parts := _image_parts(targets, prompt, variables):
-        return msgspec.structs.replace(prompt, messages=({"role": "user", "content": parts},))
-    if not prompt.text.lstrip().startswith(("{{", "{%")):
-        return prompt
     with suppress(TemplateProblem):  # reported when the prompt is read as a part of the dataset
+        if parts := _image_parts(targets.evaluated(provider), prompt, variables):
+            return msgspec.structs.replace(prompt, messages=({"role": "user", "content": parts},))
+        if not prompt.text.lstrip().startswith(("{{", "{%")):
+            return prompt
         text = rendered_prompt(prompt.text, variables)
         chat = chat_of(text) if targets.sends_chats and text.lstrip().startswith(("[", "- role:")) else ()
         if chat and not all(map(targets.is_model, targets.names)):
@@ -35,13 +38,15 @@ def with_chat(targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str
     return prompt
 
 
-def _image_parts(targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str, Any]) -> list[dict[str, str]]:
+def _image_parts(
+    entries: list[dict[str, Any]], prompt: PromptTemplate, variables: dict[str, Any]
+) -> list[dict[str, str]]:
     """Return the parts of a text with images, if Gemini receives it: an image is a line that is a variable's Base64.
 
-    Raises ValueError if the text is sent to another provider as well, which receives the Base64 there.
+    `entries` are the targets. Raises ValueError if one of another provider receives the text as well, with the Base64.
     """
     images = {value: image for value in variables.values() if isinstance(value, str) and (image := image_url(value))}
-    kinds = {entry["provider"] for entry in targets.evaluated()} if images else set()
+    kinds = {entry["provider"] for entry in entries} if images else set()
     if "gemini" not in kinds:
         return []
     parts: list[dict[str, str]] = []

@@ -252,7 +252,9 @@ def _variants(
     name = _case_name(test, variables, told_apart)
     if suite.prompts and not (isinstance(name, str) and name.strip()):
         name = f"test-{digest([variables, digest(test['assert'])])[:10]}"  # as in results of promptfoo
-    prompts = [with_chat(suite.targets, prompt, variables) for prompt in _prompts_for(suite, test)]
+    prompts = [
+        with_chat(suite.targets, prompt, variables, test.get("provider")) for prompt in _prompts_for(suite, test)
+    ]
     pairs = _targets_by_prompt(suite, test, prompts)
     everything = [suite.targets.names] * len(suite.prompts)
     if prompts == suite.prompts and [pairs[prompt.id] for prompt in prompts] == everything:

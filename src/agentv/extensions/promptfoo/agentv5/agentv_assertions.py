@@ -88,12 +88,8 @@ def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> lis
     if type_ == _RUBRIC and grading.options.get(_PROMPT) is not None:
         entry.setdefault("prompt", grading.options[_PROMPT])
     judge = _judge(entry, type_, grading)  # which removes `provider`
-    return _with_texts_as_there([_common({**entry, **judge}, assertion, transform)])
-
-
-def _with_texts_as_there(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return entries whose texts, patterns and tokens are compared and counted as AgentV does."""
-    return with_agentv_defaults(entries, lists_tests="agentv-4")  # type: ignore[no-any-return]
+    entries: list[dict[str, Any]] = [_common({**entry, **judge}, assertion, transform)]
+    return list(with_agentv_defaults(entries, lists_tests="agentv-4"))
 
 
 def _judge(entry: dict[str, Any], type_: str, grading: Grading) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.values import is_blank, object_at
+from agentv.datasets.foreign.values import is_blank, object_at, texts_of
 
 _ALWAYS_THINKS = re.compile(r"claude-(?:fable|mythos)-5(?![a-z0-9])", re.IGNORECASE)
 _THINKS_BY_DEFAULT = re.compile(r"claude-opus-5(?![0-9])", re.IGNORECASE)
@@ -41,7 +41,7 @@ def anthropic_config(model: str, config: dict[str, Any], lose: Lose) -> dict[str
     if isinstance(form.get("schema"), str):
         lose("'output_format' of a provider: write its schema into the configuration")
     output = {key: value for key, value in (("format", form), ("effort", config.get("effort"))) if not is_blank(value)}
-    betas = [*(config.get("beta") or ()), *([_STRUCTURED] if form else [])]
+    betas = [*texts_of(config.get("beta")), *([_STRUCTURED] if form else [])]
     if betas:
         own["headers"] = {**object_at(config, "headers"), "anthropic-beta": ",".join(betas)}
     if output:
@@ -64,6 +64,7 @@ def _sampling(config: dict[str, Any], *, is_enabled: bool) -> dict[str, Any]:
     first = config.get("top_k")
     sampling: dict[str, Any] = {} if is_blank(first) or is_enabled else {"top_k": first}
     if not is_blank(share):
-        return {**sampling, "top_p": max(0.95, min(1, share)) if is_enabled else share}
+        is_capped = is_enabled and isinstance(share, int | float)
+        return {**sampling, "top_p": max(0.95, min(1, share)) if is_capped else share}
     temperature = config.get("temperature")
     return sampling if is_enabled else {**sampling, "temperature": 0 if is_blank(temperature) else temperature}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.extensions.promptfoo.config_templates import is_template
 
 _ADDRESS = "https://generativelanguage.googleapis.com"
@@ -30,14 +30,19 @@ def gemini_config(config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     generation |= object_at(config, "generationConfig")
     if not is_blank(config.get("responseSchema")):
         generation |= {"response_schema": config["responseSchema"], "response_mime_type": "application/json"}
-    body = {"generationConfig": generation, "safetySettings": _safety(config), **_tool_config(config)}
+    body = {
+        "generationConfig": generation,
+        "safetySettings": _safety(config.get("safetySettings")),
+        **_tool_config(config),
+    }
     own = {key: value for key, value in config.items() if key not in _HANDLED}
     host = text_of(config.get("apiHost"))
     address = text_of(config.get("apiBaseUrl")) or (f"https://{host}" if host else _ADDRESS)
     own["apiBaseUrl"] = f"{address.rstrip('/')}/{config.get('apiVersion') or 'v1beta'}"
     tools = config.get("tools")
     if not is_blank(tools):
-        own["tools"] = list(map(_tool, tools)) if isinstance(tools, list) else [tools]
+        tools = [tools] if isinstance(tools, dict) else tools
+        own["tools"] = list(map(_tool, tools)) if isinstance(tools, list) else tools
     if not is_blank(text := _system_text(config.get("systemInstruction"))):
         if is_template(text):
             lose("'systemInstruction' with templates: write it as the first message of the prompt")
@@ -61,16 +66,17 @@ def _tool_config(config: dict[str, Any]) -> dict[str, Any]:
 
 def _system_text(value: Any) -> str:
     """Return the text of an instruction, or of its parts."""
-    parts = value.get("parts") if isinstance(value, dict) else None
-    return "\n\n".join(text_of(part.get("text")) for part in parts) if isinstance(parts, list) else text_of(value)
+    content = value.get("parts", value.get("text", value)) if isinstance(value, dict) else value
+    return "\n\n".join(map(_system_text, content)) if isinstance(content, list) else text_of(content)
 
 
-def _safety(config: dict[str, Any]) -> list[dict[str, Any]]:
-    settings = [each for each in config.get("safetySettings") or () if isinstance(each, dict)]
-    return [
-        {"category": each.get("category"), "threshold": each.get("threshold") or each.get("probability") or ""}
-        for each in settings
-    ]
+def _safety(value: Any) -> Any:
+    """Return settings with a category and a threshold."""
+    if isinstance(value, list):
+        return list(map(_safety, value))
+    if not isinstance(value, dict):
+        return value
+    return {"category": value.get("category"), "threshold": first_of(value, "threshold", "probability") or ""}
 
 
 def _tool(tool: Any) -> Any:
@@ -79,7 +85,7 @@ def _tool(tool: Any) -> Any:
     if not isinstance(functions, list):
         return tool
     declared = [
-        {**function, "parameters": _schema(function["parameters"])} if "parameters" in function else function
+        {**function, "parameters": _schema(function["parameters"])} if object_at(function, "parameters") else function
         for function in functions
     ]
     return {**tool, "functionDeclarations": declared}

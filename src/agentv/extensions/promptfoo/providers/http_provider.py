@@ -75,9 +75,14 @@ def _authorization(request: dict[str, Any], config: dict[str, Any]) -> dict[str,
     if is_blank(config.get("auth")):
         return {}
     kind, place = auth.get("type"), auth.get("placement")
-    if kind == "bearer":
-        return {"headers": {**request.get("headers", {}), "authorization": f"Bearer {auth['token']}"}}
-    if kind == "api_key" and place in ("header", "query"):
-        name = "headers" if place == "header" else "query"
-        return {name: {**request.get(name, {}), auth["keyName"]: auth["value"]}}
-    raise ValueError(f"'auth' of type '{kind}' is not supported; use a target of provider `python`")
+    name = "query" if kind == "api_key" and place == "query" else "headers"
+    own = request.get(name, {})
+    if not isinstance(own, dict):
+        raise ValueError(f"its `{name}` must be an object")
+    if kind == "bearer" and "token" in auth:
+        return {name: {**own, "authorization": f"Bearer {auth['token']}"}}
+    if kind == "api_key" and place in ("header", "query") and {"keyName", "value"} <= auth.keys():
+        return {name: {**own, auth["keyName"]: auth["value"]}}
+    raise ValueError(
+        f"'auth' of type '{kind}' is not supported, or it is incomplete; use a target of provider `python`"
+    )

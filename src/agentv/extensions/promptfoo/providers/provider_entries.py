@@ -251,10 +251,10 @@ def _exec_entry(id: str, provider: Any, folder: str) -> dict[str, Any]:
     config = options["config"] if isinstance(options.get("config"), dict) else {}
     own = {"id": id} if isinstance(provider, dict) else {}
     env = options["env"] if isinstance(options.get("env"), dict) else {}
-    given = stringify({**own, "config": {**config, "basePath": folder}, "env": env})
+    call = stringify({**own, "config": {**config, "basePath": folder}, "env": env})
     command = " ".join(map(shlex.quote, words))
     template = f"""{command} {{PROMPT}} "${_OPTIONS}" '{{"vars":'{{VARIABLES}}'}}'"""
-    return {"provider": "cli", "command_template": template, "plain_output": True, "env": {_OPTIONS: given}}
+    return {"provider": "cli", "command_template": template, "plain_output": True, "env": {_OPTIONS: call}}
 
 
 def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
@@ -331,7 +331,7 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
             if isinstance(value, str) and value.startswith("file://"):
                 lose(f"'{key}' of a provider: write the content of {value} into the configuration")
                 continue
-            settings[_KEYS[key]] = value / 1000 if key == "timeoutMs" else value
+            settings[_KEYS[key]] = value / 1000 if key == "timeoutMs" and isinstance(value, int | float) else value
         elif key not in (*_KEYS, *_PASSED_ON, *_SILENT):
             lose(f"'{key}' in the config of a provider")
     if isinstance(config.get("apiKeyEnvar"), str):
