@@ -257,6 +257,11 @@ class TestPrompts:
         assert "userMessage" in error.hint
         assert "in rows.yaml" in error.hint
 
+    def test_an_array_of_instances_of_helm_suggests_a_map_and_a_sidecar(self, folder):
+        folder.write("instances.json", '[{"id": "a", "input": {"text": "Hi"}, "references": []}]')
+        hint = folder.error("instances.json").hint
+        assert "in instances.yaml" in hint and "--map input=input.text" in hint
+
     def test_a_prompt_for_any_other_input_is_ignored_with_one_warning(self, folder):
         loaded = folder.rows(case(input="Hi"), case(id="b", input="Ho"), sidecar={"prompt": PROMPT})
         assert [read.input[0].content for read in loaded] == ["Hi", "Ho"]

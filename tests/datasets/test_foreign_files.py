@@ -23,6 +23,11 @@ def test_a_file_of_another_tool_is_named(folder, file, content, named):
     assert named in str(folder.error(folder.write(file, content)))
 
 
+@pytest.mark.parametrize("name", ["empty.csv", "empty.json"])
+def test_an_empty_file_is_called_empty(folder, name):
+    assert folder.error(folder.write(name, "\n")).detail == "The file is empty"
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [

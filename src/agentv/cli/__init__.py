@@ -67,8 +67,7 @@ class LazyGroup(click.Group):
             names = self.list_commands(ctx)
             successor = extension_service("command-successor")
             instead = successor and successor(*args[:2])
-            hint = f"Use instead: {instead}" if instead else did_you_mean(args[0], names)
-            hint = hint or f"Commands: {', '.join(names)}"
+            hint = instead or did_you_mean(args[0], names) or f"Commands: {', '.join(names)}"
             raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)
         return super().resolve_command(ctx, args)
 

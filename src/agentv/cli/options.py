@@ -225,7 +225,7 @@ class CommandGroup(click.Group):
         if args and successor and self.get_command(ctx, args[0]) is None:
             instead = successor(self.name, args[0])
             if instead:
-                raise click.UsageError(f"No such command '{args[0]}'. Use instead: {instead}", ctx)
+                raise click.UsageError(f"No such command '{args[0]}'. {instead}", ctx)
         return super().resolve_command(ctx, args)
 
 

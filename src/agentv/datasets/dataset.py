@@ -128,7 +128,8 @@ class Dataset:
             is_agentmark=self.is_agentmark,
             outcome_optional=self._lists_tests,
             is_jsonl=self.source.kind == "jsonl",
-            settings_file=self.document.header_path or self.source.base + formats.SIDECAR_SUFFIXES[0],
+            settings_file=(not self.document.mapped and self.document.header_path)
+            or self.source.base + formats.SIDECAR_SUFFIXES[0],
         )
         patterns = guideline_patterns(self.source.folder, self.root)
         folder = os.path.realpath(self.source.folder)

@@ -87,7 +87,10 @@ def _is_ours(head: bytes) -> bool:
 def unsupported(path: str) -> DatasetNotFoundError:
     """Return the error for a file in an unknown format."""
     suffix = formats.suffix_of(path)
-    head = formats.read_head(path)
+    if not (head := formats.read_head(path)).strip():
+        return DatasetNotFoundError(
+            f"No cases in {path}", "The file is empty", "A dataset needs at least one case", path=path
+        )
     keys = formats.object_keys(head.removeprefix(b"\xef\xbb\xbf").lstrip().removeprefix(b"["))
     hint = hint_for(path, head, keys) or "Neither the content nor the extension of this file is that of a dataset"
     detail = f"The extension {suffix or '(none)'} is not one of {', '.join(formats.known_suffixes())}"

@@ -156,6 +156,15 @@ def test_texts_are_compared_with_the_embeddings_of_a_class(command, folder, monk
     assert "no vector" in failed["error"]["message"]
 
 
+def test_the_label_of_a_class_with_embeddings_is_a_grader(folder):
+    folder.write("vectors.cjs", EMBEDDER)
+    check = {"type": "similar", "value": "abc", "provider": "lengths"}
+    providers = ["echo", {"id": "file://vectors.cjs", "label": "lengths"}]
+    data = {"prompts": ["x"], "providers": providers, "tests": [{"assert": [check]}]}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
+    assert case.evaluators[0].target == "lengths"
+
+
 def test_a_list_of_texts_to_compare_with_is_a_warning(command, folder):
     folder.write("vectors.cjs", EMBEDDER)
     check = {"type": "similar", "value": ["a", "b"], "provider": "file://vectors.cjs"}

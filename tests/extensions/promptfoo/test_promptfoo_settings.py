@@ -230,3 +230,19 @@ def test_a_prompt_in_a_table_may_be_long(folder):
     folder.write("prompts.csv", f'prompt,label\n"{"long " * 40_000}",long\nshort,short\n')
     path = folder.write("promptfooconfig.json", json.dumps({**BASE, "prompts": ["file://prompts.csv"]}))
     assert [prompt.id for prompt in folder.load(path)[0].prompts] == ["long", "short"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("p.csv", "prompt,label\na\u2028b,c\n"), ("p.csv", "prompt\na\u2028b"), ("p.jsonl", '"a\u2028b"\n')],
+)
+def test_a_line_separator_of_unicode_does_not_end_a_prompt(folder, name, content):
+    folder.write(name, content)
+    path = folder.write("promptfooconfig.json", json.dumps({**BASE, "prompts": [f"file://{name}"]}))
+    assert "a\u2028b" in folder.load(path)[0].input[0].content
+
+
+def test_a_byte_order_mark_is_not_a_part_of_a_column(folder):
+    folder.write("p.csv", "\ufeffprompt,label\na,c\n")
+    path = folder.write("promptfooconfig.json", json.dumps({**BASE, "prompts": ["file://p.csv"]}))
+    assert folder.load(path)[0].input[0].content == "a"

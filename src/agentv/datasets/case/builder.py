@@ -84,7 +84,7 @@ class CaseBuilder(msgspec.Struct):
     is_agentmark: bool = False
     outcome_optional: ListsTests = False
     is_jsonl: bool = False
-    settings_file: str = ""
+    settings_file: str = "the dataset"
     item_ids: ItemIds = msgspec.field(default_factory=ItemIds)
 
     def add_plain(self, rows: list[Row], place: Place, start: int, cases: list[EvalCase]) -> int:
@@ -315,8 +315,8 @@ class CaseBuilder(msgspec.Struct):
             message = f"Role {role!r} is not one of {', '.join(ROLES)}, so 'input' is read as variables"
             problems.error(("input",), message, did_you_mean(role, ROLES))
         elif not problems.errors and not self.header.prompt_failed:
-            where = f" in {self.settings_file}" if self.settings_file else " for the dataset"
-            hint = f"Add a string 'userMessage' to 'input', or set a 'prompt' that uses the variables{where}"
+            hint = f"Add a 'userMessage' to 'input', or set a 'prompt' that uses the variables in {self.settings_file}"
+            hint += "\nIf its 'text' is the prompt: --map input=input.text" * ("text" in variables)
             problems.error(("input",), "Field 'input' contains variables, but there is no prompt to render them", hint)
         return ""
 

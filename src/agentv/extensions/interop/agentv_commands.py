@@ -67,10 +67,10 @@ COMMANDS: Mapping[str, str] = {
     "dashboard serve studio": "agentv view",
     "results": "agentv report RUN, agentv runs or agentv view",
     "inspect trace": "agentv view, agentv report RUN, or agentv rescore RUN --evaluator … to score again",
-    "import": "agentv eval --transcript FILE scores recorded sessions, and datasets of other tools are read",
+    "import": "Datasets of other tools are read as they are; agentv eval --transcript FILE scores recorded sessions",
     "trend": "agentv runs trend",
     "prepare": "agentv eval PATHS --dry-run --dump-prompts DIR",
-    "grade pipeline": "agentv eval PATHS --replay FILE, or --transcript FILE, scores answers that exist already",
+    "grade pipeline": "agentv eval PATHS with --replay FILE or --transcript FILE, to score answers that exist already",
     "create": "agentv init",
     "doctor": "agentv targets check",
     "transpile": "agentv convert FILE evals.json --to agent-skills",
@@ -114,9 +114,10 @@ SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {
 
 
 def successor(command: str, subcommand: str = "") -> str | None:
-    """Return what to use instead of a command, or of its subcommand; None if it is unknown."""
+    """Return what to do instead of a command, or of its subcommand; None if it is unknown."""
     own = SUBCOMMANDS.get(command, {}).get(subcommand)
-    return own or next((text for names, text in COMMANDS.items() if command in names.split()), None)
+    text = own or next((text for names, text in COMMANDS.items() if command in names.split()), None)
+    return f"Use instead: {text}" if text and text[0].islower() else text
 
 
 def translate(command: str, arguments: list[str]) -> list[str]:

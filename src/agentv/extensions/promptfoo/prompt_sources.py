@@ -29,6 +29,7 @@ _FUNCTIONS = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".py")
 _PROGRAMS = (*_FUNCTIONS, ".sh", ".bash", ".rb", ".pl", ".exe", ".bat", ".cmd", ".ps1")
 _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
+_LINE_END = re.compile(r"\r\n?|\n")
 _YAML_CHAT = "- role:"
 _PATH = re.compile(r"[^\s{}*?\[\]!()]*/[^\s{}*?\[\]!()]*")
 """A text that promptfoo takes for the path of a file."""
@@ -224,12 +225,14 @@ def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:
 def _in_table(text: str) -> Iterator[tuple[str, str]]:
     """Yield the prompt and the label of each row; without a comma, or if rows differ in length, each line is one."""
     csv.field_size_limit(MAX_CELL_BYTES)
-    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(True), skipinitialspace=True) if row]
+    lines = _LINE_END.split(text)
+    cells = csv.reader([f"{line}\n" for line in lines], skipinitialspace=True)
+    rows = [[cell.strip() for cell in row] for row in cells if row]
     if "," in text and len({len(row) for row in rows}) == 1:
         records = (dict(zip(rows[0], row, strict=True)) for row in rows[1:])
         yield from ((row["prompt"], row.get("label", "")) for row in records if row.get("prompt"))
         return
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if line.strip()]
     has_head = [line.strip().lower() for line in lines[:1]] == ["prompt"]
     yield from ((line, "") for line in lines[has_head:])
 
@@ -242,7 +245,7 @@ def _in_file(path: str, files: SuiteFiles) -> Iterator[str]:
         parts = [part.strip() for part in _SEPARATOR.split(files.text(path))]
         yield from filter(None, parts)
     elif suffix == ".jsonl":
-        yield from (line for line in files.text(path).splitlines() if line.strip())
+        yield from (line for line in _LINE_END.split(files.text(path)) if line.strip())
     elif suffix in (".yaml", ".yml"):
         try:
             yield json.dumps(msgspec.to_builtins(files.data(path)), ensure_ascii=False)

@@ -58,7 +58,7 @@ def check_schedule(schedule: Schedule, calls: int | None) -> None:
         return
     have = f"{plural(schedule.cases, 'case')}{'' if calls is None else ' within --calls'}"
     hint = "Add cases" if calls is None else "Allow more calls"
-    message = f"{have} are too few to choose a variant and confirm it on other cases"
+    message = f"Too few cases to choose a variant and confirm it on other cases: {have}"
     raise UsageError(message, hint=f"{hint}, or pass fewer variants")
 
 

@@ -280,6 +280,7 @@ def _merge(frame: _Frame) -> None:
 _STR = "tag:yaml.org,2002:str"
 _MAP = "tag:yaml.org,2002:map"
 _SEQ = "tag:yaml.org,2002:seq"
+_LM_EVAL = "agentv does not call lm-eval functions. Write a template, or run lm-eval --log_samples and read its results"
 
 
 def _resolve_plain(event: Any, text: str, plain: Callable[[str], Any] = resolve) -> Any:
@@ -304,7 +305,8 @@ def _tagged_scalar(event: Any, text: str) -> Any:
 
 def _bad_tag(event: Any) -> YamlError:
     tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-    return _error(event, f"found the tag {tag}", "Only the core types of YAML are supported. Remove the tag")
+    advice = "Only the core types of YAML are supported. Remove the tag"
+    return _error(event, f"found the tag {tag}", _LM_EVAL if tag == "!function" else advice)
 
 
 def _error(event: Any, what: str, hint: str = "") -> YamlError:

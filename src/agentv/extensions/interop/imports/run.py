@@ -148,6 +148,9 @@ class ForeignResults:
     title: ClassVar[str]
     """The name of the tool and of its file, for messages: `an Inspect log`."""
 
+    empty_hint: ClassVar[str] = ""
+    """What to do if a file has no results."""
+
     extensions: tuple[str, ...] = ()
     unit = "result"
     is_imported = True

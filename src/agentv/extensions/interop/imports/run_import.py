@@ -71,7 +71,7 @@ def import_run(
             break
         metrics = frozenset(writing.metrics)
     if not writing.jobs:
-        raise AgentvError(f"Cannot read {path}", f"It is {importer.title} without results")
+        raise AgentvError(f"Cannot read {path}", f"It is {importer.title} without results", importer.empty_hint)
     return writing.finish(importer, path, source)
 
 

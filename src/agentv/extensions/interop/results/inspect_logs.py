@@ -64,6 +64,10 @@ class InspectLog(ForeignResults):
     """A log of Inspect. Epochs are trials, and scorers are evaluators."""
 
     title = "an Inspect log"
+    empty_hint = (
+        "If it was written with --header-only, import the whole log: inspect log dump LOG.eval > log.json. "
+        "Otherwise the task stopped before its first sample"
+    )
     extensions = (".eval",)
     unit = "sample"
     scores_by_first = True

@@ -182,6 +182,7 @@ class SuiteTargets:
         if is_blank(grader):
             return self.add(_EMBEDDINGS)
         name = provider_name(_grader(grader, "embedding"))
+        name = next((self._ids[target] for target in self.names if self._labels[target] == name), name)
         file = FUNCTION_FILE.search(name)
         if file["file"].endswith(".py") if file else "embed" not in name:
             whose = "the grader of the test" if is_blank(provider) else "its provider"

@@ -25,6 +25,7 @@ from agentv.model.result import (
 )
 from agentv.model.values import to_json
 from agentv.runs.record import RecordError, RecordLines, damaged, first_line, record_from_data
+from agentv.support.json_stream import top_level
 
 PASS_FROM, BORDERLINE_FROM = 0.8, 0.6
 
@@ -115,10 +116,9 @@ class AgentvLines(RecordLines):
     """Rows of AgentV (TypeScript), one JSON object per line."""
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
-        line = first_line(head)
-        has_id = b'"eval_id"' in line or b'"test_id"' in line
+        keys = top_level(first_line(head)).keys()  # logs of Inspect have the id inside
         # The items of OpenAI's hosted evals have the id of their eval, too.
-        return line.startswith(b"{") and has_id and b'"datasource_item"' not in line
+        return not keys.isdisjoint(("eval_id", "test_id")) and "datasource_item" not in keys
 
     @staticmethod
     def convert(data: dict[str, Any], run_id: str, needs_score: bool = True) -> Result:
