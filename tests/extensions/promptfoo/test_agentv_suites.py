@@ -193,3 +193,11 @@ def test_default_tests_may_have_assertions_under_their_former_name(folder, comma
     )
     case = json.loads(command("cases", "suite.eval.yaml").stdout)
     assert [evaluator["value"] for evaluator in case["evaluators"]] == ["b", "zz"]
+
+
+def test_assertions_under_both_names_are_refused(folder, command, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    checks = "assert: [{type: contains, value: zz}], assertions: [{type: contains, value: H}]"
+    folder.write("suite.eval.yaml", f"prompts: ['{{{{ input }}}}']\ntests: [{{id: a, vars: {{input: Hi}}, {checks}}}]")
+    refused = command("validate", "suite.eval.yaml")
+    assert (refused.code, "listed twice" in refused.stdout) == (1, True)

@@ -23,10 +23,9 @@ from agentv.extensions.promptfoo.agentv5.agentv_tests import (
     case_rows,
     is_name,
     is_written_out,
-    listed,
     trials_of,
 )
-from agentv.extensions.promptfoo.agentv5.earlier_forms import ASSERTIONS
+from agentv.extensions.promptfoo.agentv5.earlier_forms import ASSERTIONS, listed
 from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
 from agentv.extensions.promptfoo.agentv5.typescript_suite import is_typescript
 from agentv.extensions.promptfoo.script_config import NOT_CALLED

@@ -17,7 +17,9 @@ from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.agentv_prompts import prompts_of
 from agentv.extensions.promptfoo.agentv5.earlier_forms import (
     ASSERTIONS,
+    assertions_in,
     imported_tests,
+    listed,
     path_of,
     with_current_forms,
 )
@@ -104,9 +106,7 @@ class AgentvSuite(Suite):
         if match is not None:
             raise ValueError(f"'{match[0]}' changes a variable of the environment. Use `default(…)`, or no filter")
         defaults = {key: self.default.pop(key, None) for key in ASSERTIONS}
-        self.shared_assertions = [
-            entry for each in (defaults, self.data) for entry in listed(first_of(each, *ASSERTIONS))
-        ]
+        self.shared_assertions = [*assertions_in(defaults), *assertions_in(self.data)]
         providers = self.targets.listed(document.get("providers", document.get("targets")))
         self.names = [name for provider in providers if (name := self.target(provider)) is not None]
         references = listed(object_at(document, "execution").get("targets"))
@@ -166,11 +166,6 @@ def _name_of(provider: Any) -> str:
     return text_of(first_of(provider, "id", "name", "label")) if isinstance(provider, dict) else provider
 
 
-def listed(value: Any) -> list[Any]:
-    """Return a list as it is, nothing as an empty list, and any other value as its only item."""
-    return value if isinstance(value, list) else [] if is_blank(value) else [value]
-
-
 def trials_of(repeat: Any, lose: Lose) -> Any:
     """Return the number of trials of a repeat policy."""
     if not isinstance(repeat, dict):
@@ -211,7 +206,7 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
     grading = _grading(suite, test, variables, lose)
     transform = object_at(test, "options").get("transform")
     skips = object_at(test, "execution").get("skip_defaults") is True
-    assertions = [*listed(first_of(test, *ASSERTIONS)), *([] if skips else suite.shared_assertions)]
+    assertions = [*assertions_in(test), *([] if skips else suite.shared_assertions)]
     row: dict[str, Any] = {
         **({} if is_blank(id) else {"id": with_variables(id, variables)}),
         **{key: test[key] for key in _KEPT if not is_blank(test.get(key))},
@@ -227,7 +222,7 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
         row["evaluators"] = evaluators_of(assertions, grading, transform)
         if not row["evaluators"]:
             raise ValueError("None of the assertions of the test has a counterpart here, so its answers are not scored")
-    elif any(isinstance(turn, dict) and first_of(turn, *ASSERTIONS) for turn in listed(test.get("turns"))):
+    elif any(isinstance(turn, dict) and assertions_in(turn) for turn in listed(test.get("turns"))):
         row["evaluators"] = []
     elif not is_blank(test.get("description")):
         row.setdefault("criteria", test["description"])
@@ -267,7 +262,7 @@ def _turn(turn: Any, grading: Grading) -> Any:
     if not isinstance(turn, dict):
         return turn
     fields = {key: value for key, value in turn.items() if key not in ASSERTIONS}
-    assertions = first_of(turn, *ASSERTIONS)
+    assertions = assertions_in(turn)
     texts = with_variables(fields, grading.variables)
     row = {**texts, "evaluators": evaluators_of(assertions, grading)} if assertions else texts
     return placed_row(row, turn, _source_of(turn))

@@ -18,6 +18,19 @@ _OWN = ("name", "target", "targets")
 _REFERENCE = frozenset({"name", "extends", "use_target", "hooks"})
 
 
+def listed(value: Any) -> list[Any]:
+    """Return a list as it is, nothing as an empty list, and any other value as its only item."""
+    return value if isinstance(value, list) else [] if is_blank(value) else [value]
+
+
+def assertions_in(data: dict[str, Any]) -> list[Any]:
+    """Return the assertions of a suite, test or turn. Raises ValueError if it has them under both names."""
+    lists = [data[key] for key in ASSERTIONS if not is_blank(data.get(key))]
+    if len(lists) > 1:
+        raise ValueError(f"Assertions are listed twice: {' and '.join(map(repr, ASSERTIONS))}. Keep one of the lists")
+    return listed(lists[0]) if lists else []
+
+
 def with_current_forms(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document without an `experiment` block or an object as `target`. Raises ValueError."""
     for key in ("experiment", "execution"):
