@@ -7,17 +7,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from agentv.support.javascript.values import (
-    UNDEFINED,
-    calculate,
-    compare,
-    is_list,
-    is_truthy,
-    number_text,
-    stringify,
-    to_number,
-    to_text,
-)
+from agentv.support.javascript import values as js
 from agentv.support.templates import TemplateProblem
 
 Scope = Mapping[str, Any]
@@ -91,9 +81,9 @@ class _Parser:
             return self._member()
         operator, operand = self._advance(), self._unary()
         if operator == "!":
-            return lambda scope: not is_truthy(operand(scope))
+            return lambda scope: not js.is_truthy(operand(scope))
         sign = -1 if operator == "-" else 1
-        return lambda scope: sign * to_number(operand(scope))
+        return lambda scope: sign * js.to_number(operand(scope))
 
     def _member(self) -> Expression:
         value, name = self._primary()
@@ -116,14 +106,14 @@ class _Parser:
         """Parse a value, and return its name if it is one."""
         kind, token = self._kind, self.token
         if kind == "number":
-            return _constant(to_number(self._advance())), None
+            return _constant(js.to_number(self._advance())), None
         if kind == "text":
             return _constant(_unescape(self._advance()[1:-1])), None
         if kind == "name":
             self._advance()
             if token in _LITERALS:
                 return _constant(_LITERALS[token]), None
-            return lambda scope: scope.get(token, UNDEFINED), token
+            return lambda scope: scope.get(token, js.UNDEFINED), token
         if token == "(":
             self._advance()
             value = self.expression(0)
@@ -176,10 +166,10 @@ def _binary(operator: str, left: Expression, right: Expression) -> Expression:
 
         def choose(scope: Scope) -> Any:
             value = left(scope)
-            return right(scope) if is_truthy(value) == is_and else value
+            return right(scope) if js.is_truthy(value) == is_and else value
 
         return choose
-    operate = calculate if operator in "+-*/%" else compare
+    operate = js.calculate if operator in "+-*/%" else js.compare
     return lambda scope: operate(operator, left(scope), right(scope))
 
 
@@ -188,14 +178,14 @@ def _access(value: Expression, key: Expression) -> Expression:
 
     def member(scope: Scope) -> Any:
         owner, name = value(scope), key(scope)
-        if is_list(owner):
+        if js.is_list(owner):
             if name == "length":
                 return len(owner)
-            index = to_number(name)
+            index = js.to_number(name)
             return owner[int(index)] if index == index // 1 and 0 <= index < len(owner) else ""
         if isinstance(owner, Mapping):
-            item = owner.get(to_text(name), UNDEFINED)
-            return "" if item is UNDEFINED else item
+            item = owner.get(js.to_text(name), js.UNDEFINED)
+            return "" if item is js.UNDEFINED else item
         return ""
 
     return member
@@ -207,43 +197,45 @@ def _call(function: Callable[..., Any], arguments: list[Expression]) -> Expressi
 
 def inserted_text(value: Any) -> str:
     """Return the text that an expression inserts: lists joined, objects as JSON."""
-    if is_list(value):
-        return "".join("" if item is None or item is UNDEFINED else to_text(item) for item in value)
-    return str(stringify(value)) if isinstance(value, Mapping) else to_text(value)
+    if js.is_list(value):
+        return "".join("" if item is None or item is js.UNDEFINED else js.to_text(item) for item in value)
+    return str(js.stringify(value)) if isinstance(value, Mapping) else js.to_text(value)
 
 
-def _truncate(value: Any = UNDEFINED, length: Any = UNDEFINED, *_: Any) -> Any:
-    limit = to_number(length)
+def _truncate(value: Any = js.UNDEFINED, length: Any = js.UNDEFINED, *_: Any) -> Any:
+    limit = js.to_number(length)
     if not isinstance(value, str) or len(value) <= limit:
         return value
     return "..." if math.isnan(limit) else value[: max(0, int(limit))] + "..."
 
 
-def _round(value: Any = UNDEFINED, decimals: Any = 0, *_: Any) -> Any:
-    shifted = to_number(f"{to_text(value)}e{to_text(decimals)}")
+def _round(value: Any = js.UNDEFINED, decimals: Any = 0, *_: Any) -> Any:
+    shifted = js.to_number(f"{js.to_text(value)}e{js.to_text(decimals)}")
     if not math.isfinite(shifted):
         return shifted
-    return to_number(f"{number_text(math.floor(shifted + 0.5))}e-{to_text(decimals)}")
+    return js.to_number(f"{js.number_text(math.floor(shifted + 0.5))}e-{js.to_text(decimals)}")
 
 
-def _join(value: Any = UNDEFINED, separator: Any = ", ", *_: Any) -> Any:
-    if not is_list(value):
+def _join(value: Any = js.UNDEFINED, separator: Any = ", ", *_: Any) -> Any:
+    if not js.is_list(value):
         return value
-    return to_text(separator).join("" if item is None or item is UNDEFINED else to_text(item) for item in value)
+    return js.to_text(separator).join(
+        "" if item is None or item is js.UNDEFINED else js.to_text(item) for item in value
+    )
 
 
-def _replace(value: Any = UNDEFINED, old: Any = UNDEFINED, new: Any = UNDEFINED, *_: Any) -> Any:
+def _replace(value: Any = js.UNDEFINED, old: Any = js.UNDEFINED, new: Any = js.UNDEFINED, *_: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if not to_text(old):
-        return to_text(new).join(value)
-    return to_text(new).join(value.split(to_text(old)))
+    if not js.to_text(old):
+        return js.to_text(new).join(value)
+    return js.to_text(new).join(value.split(js.to_text(old)))
 
 
 def _of_text(convert: Callable[[str], str]) -> Callable[[Any], Any]:
     """Return a filter that leaves other values as they are."""
 
-    def apply(value: Any = UNDEFINED, *_: Any) -> Any:
+    def apply(value: Any = js.UNDEFINED, *_: Any) -> Any:
         return convert(value) if isinstance(value, str) else value
 
     return apply
@@ -255,10 +247,10 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "lower": _of_text(str.lower),
     "urlencode": _of_text(lambda text: quote(text, safe="!'()*-._~")),
     "truncate": _truncate,
-    "abs": lambda value=UNDEFINED, *_: abs(to_number(value)),
+    "abs": lambda value=js.UNDEFINED, *_: abs(js.to_number(value)),
     "join": _join,
     "round": _round,
     "replace": _replace,
-    "dump": lambda value=UNDEFINED, *_: stringify(value),
+    "dump": lambda value=js.UNDEFINED, *_: js.stringify(value),
 }
 """The filters of AgentMark's engine by name. As in JavaScript, they ignore further arguments."""

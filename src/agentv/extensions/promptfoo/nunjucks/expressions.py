@@ -10,16 +10,7 @@ from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.extensions.promptfoo.nunjucks.filters import test_named
 from agentv.extensions.promptfoo.nunjucks.methods import call_method, member
 from agentv.extensions.promptfoo.nunjucks.scope import Expression, Scope
-from agentv.support.javascript.values import (
-    UNDEFINED,
-    calculate,
-    compare,
-    contains,
-    is_truthy,
-    limited,
-    to_number,
-    to_text,
-)
+from agentv.support.javascript import values as js
 from agentv.support.templates import TemplateProblem
 
 _DELIMITERS = r"()\[\]{}%*\-+~/#,:|.<>=!"
@@ -115,7 +106,7 @@ class Code:
             return value
         condition = self._alternatives()
         other: Expression = self._alternatives() if self.take("else") else lambda _: ""
-        return lambda scope: value(scope) if is_truthy(condition(scope)) else other(scope)
+        return lambda scope: value(scope) if js.is_truthy(condition(scope)) else other(scope)
 
     def _alternatives(self) -> Expression:
         value = self._conjunction()
@@ -132,7 +123,7 @@ class Code:
     def _negation(self) -> Expression:
         if self.take("not"):
             value = self._negation()
-            return lambda scope: not is_truthy(value(scope))
+            return lambda scope: not js.is_truthy(value(scope))
         return self._membership()
 
     def _membership(self) -> Expression:
@@ -153,14 +144,14 @@ class Code:
         name = self.next.text
         self._place += 1
         arguments, _ = self._arguments() if self.next.text == "(" else ([], {})
-        argument: Expression = arguments[0] if arguments else lambda _: UNDEFINED
+        argument: Expression = arguments[0] if arguments else lambda _: js.UNDEFINED
         test = test_named("null" if name == "none" else name)
-        return lambda scope: is_truthy(test(value(scope), argument(scope))) is not is_negated
+        return lambda scope: js.is_truthy(test(value(scope), argument(scope))) is not is_negated
 
     def _comparison(self) -> Expression:
         value = self._concatenation()
         while operator := self.take(*_COMPARISONS):
-            value = _combined(compare, operator, value, self._concatenation())
+            value = _combined(js.compare, operator, value, self._concatenation())
         return value
 
     def _concatenation(self) -> Expression:
@@ -174,7 +165,7 @@ class Code:
             return self._unary()
         value = self._arithmetic(level + 1)
         while self.take(_OPERATORS[level]):
-            value = _combined(calculate, _OPERATORS[level], value, self._arithmetic(level + 1))
+            value = _combined(js.calculate, _OPERATORS[level], value, self._arithmetic(level + 1))
         return value
 
     def _unary(self, with_filters: bool = True) -> Expression:
@@ -215,7 +206,7 @@ class Code:
             text = re.sub(r"\\(.)", lambda part: _ESCAPES.get(part[1], part[1]), token.text[1:-1], flags=re.DOTALL)
             value = _constant(text)
         elif token.kind == "number":
-            value = _constant(to_number(token.text))
+            value = _constant(js.to_number(token.text))
         elif token.kind == "name" and token.text in _CONSTANTS:
             value = _constant(_CONSTANTS[token.text])
         elif token.kind == "name":
@@ -262,7 +253,7 @@ class Code:
             return items[-1]
         if mark == "[":
             return lambda scope: [item(scope) for item in items]
-        return lambda scope: {to_text(key(scope)): item(scope) for key, item in zip(keys, items, strict=True)}
+        return lambda scope: {js.to_text(key(scope)): item(scope) for key, item in zip(keys, items, strict=True)}
 
 
 def _constant(value: Any) -> Expression:
@@ -270,13 +261,13 @@ def _constant(value: Any) -> Expression:
 
 
 def _signed(sign: str, value: Expression) -> Expression:
-    return lambda scope: calculate("-", 0, value(scope)) if sign == "-" else to_number(value(scope))
+    return lambda scope: js.calculate("-", 0, value(scope)) if sign == "-" else js.to_number(value(scope))
 
 
 def _either(one: Expression, two: Expression, stops_if: bool) -> Expression:
     def chosen(scope: Scope) -> Any:
         value = one(scope)
-        return value if is_truthy(value) is stops_if else two(scope)
+        return value if js.is_truthy(value) is stops_if else two(scope)
 
     return chosen
 
@@ -284,7 +275,7 @@ def _either(one: Expression, two: Expression, stops_if: bool) -> Expression:
 def _membership(part: Expression, value: Expression, is_negated: bool) -> Expression:
     def is_in(scope: Scope) -> bool:
         item = part(scope)
-        return contains(value(scope), item) is not is_negated
+        return js.contains(value(scope), item) is not is_negated
 
     return is_in
 
@@ -294,7 +285,7 @@ def _combined(function: Callable[[str, Any, Any], Any], operator: str, one: Expr
 
 
 def _joined(_: str, one: Any, two: Any) -> str:
-    return limited(to_text(one) + to_text(two))
+    return js.limited(js.to_text(one) + js.to_text(two))
 
 
 def _member(value: Expression, key: Expression) -> Expression:
@@ -307,7 +298,7 @@ def _method(value: Expression, key: Expression, args: tuple[list[Expression], di
         raise TemplateProblem("a method has no named arguments")
 
     def call(scope: Scope) -> Any:
-        receiver, name = value(scope), to_text(key(scope))
+        receiver, name = value(scope), js.to_text(key(scope))
         values = [argument(scope) for argument in arguments]
         return _called(name, lambda: call_method(receiver, name, values), [], {}, scope)
 

@@ -6,40 +6,28 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agentv.support.javascript.values import (
-    SPACES,
-    UNDEFINED,
-    contains,
-    is_identical,
-    is_list,
-    is_missing,
-    is_number,
-    limited,
-    printed,
-    to_number,
-    to_text,
-)
+from agentv.support.javascript import values as js
 from agentv.support.templates import TemplateProblem
 
 
 def member(value: Any, key: Any) -> Any:
     """Return a part of a value: a property, an item or a character; undefined if there is none."""
-    if is_missing(value):
-        return UNDEFINED
+    if js.is_missing(value):
+        return js.UNDEFINED
     if isinstance(value, Mapping):
-        return value.get(to_text(key), UNDEFINED)
-    if not (isinstance(value, str) or is_list(value)):
-        return UNDEFINED
+        return value.get(js.to_text(key), js.UNDEFINED)
+    if not (isinstance(value, str) or js.is_list(value)):
+        return js.UNDEFINED
     if key == "length":
         return len(value)
-    number = to_number(key) if is_number(key) or (isinstance(key, str) and key.isdecimal()) else -1
+    number = js.to_number(key) if js.is_number(key) or (isinstance(key, str) and key.isdecimal()) else -1
     is_index = number == int(number) and 0 <= number < len(value) if math.isfinite(number) else False
-    return value[int(number)] if is_index else UNDEFINED
+    return value[int(number)] if is_index else js.UNDEFINED
 
 
 def call_method(value: Any, name: str, arguments: list[Any]) -> Any:
     """Return the result of a method. Raises TemplateProblem if it is unknown, or its value is missing."""
-    if is_missing(value):
+    if js.is_missing(value):
         raise TemplateProblem(f"{name}() of a value that is not set")
     if isinstance(value, Mapping) and callable(value.get(name)):
         return value[name](*arguments)
@@ -52,50 +40,50 @@ def call_method(value: Any, name: str, arguments: list[Any]) -> Any:
 
 def _place(value: Any, size: int, default: int) -> int:
     """Return a position in a text or list: negative ones count from the end."""
-    if value is UNDEFINED:
+    if value is js.UNDEFINED:
         return default
     number = _integer(value)
     return max(0, size + number) if number < 0 else min(number, size)
 
 
 def _integer(value: Any) -> int:
-    number = to_number(value)
+    number = js.to_number(value)
     if math.isnan(number):
         return 0
     return int(max(-(2**53), min(2**53, number)))
 
 
-def _slice(value: Any, start: Any = UNDEFINED, end: Any = UNDEFINED) -> Any:
+def _slice(value: Any, start: Any = js.UNDEFINED, end: Any = js.UNDEFINED) -> Any:
     size = len(value)
     return value[_place(start, size, 0) : _place(end, size, size)]
 
 
-def _substring(value: str, start: Any = UNDEFINED, end: Any = UNDEFINED) -> str:
+def _substring(value: str, start: Any = js.UNDEFINED, end: Any = js.UNDEFINED) -> str:
     size = len(value)
     places = sorted(
-        max(0, min(size, size if place is UNDEFINED and number else _integer(place)))
+        max(0, min(size, size if place is js.UNDEFINED and number else _integer(place)))
         for number, place in enumerate((start, end))
     )
     return value[places[0] : places[1]]
 
 
-def _substr(value: str, start: Any = UNDEFINED, length: Any = UNDEFINED) -> str:
+def _substr(value: str, start: Any = js.UNDEFINED, length: Any = js.UNDEFINED) -> str:
     first = _place(start, len(value), 0)
-    return value[first:] if length is UNDEFINED else value[first : first + max(0, _integer(length))]
+    return value[first:] if length is js.UNDEFINED else value[first : first + max(0, _integer(length))]
 
 
-def _split(value: str, separator: Any = UNDEFINED, most: Any = UNDEFINED) -> list[str]:
-    if separator is UNDEFINED:
+def _split(value: str, separator: Any = js.UNDEFINED, most: Any = js.UNDEFINED) -> list[str]:
+    if separator is js.UNDEFINED:
         return [value]
-    parts = list(value) if separator == "" else value.split(to_text(separator))
-    return parts if most is UNDEFINED else parts[: _integer(most)]
+    parts = list(value) if separator == "" else value.split(js.to_text(separator))
+    return parts if most is js.UNDEFINED else parts[: _integer(most)]
 
 
 def _replacer(count: int) -> Callable[..., str]:
-    def replace(value: str, part: Any = UNDEFINED, other: Any = UNDEFINED) -> str:
-        if "$" in to_text(other):
+    def replace(value: str, part: Any = js.UNDEFINED, other: Any = js.UNDEFINED) -> str:
+        if "$" in js.to_text(other):
             raise TemplateProblem("replace() with '$' in the new text is not supported")
-        return limited(value.replace(to_text(part), to_text(other), count))
+        return js.limited(value.replace(js.to_text(part), js.to_text(other), count))
 
     return replace
 
@@ -103,7 +91,7 @@ def _replacer(count: int) -> Callable[..., str]:
 def _padder(is_start: bool) -> Callable[..., str]:
     def pad(value: str, width: Any = 0, filler: Any = " ") -> str:
         missing = _width(width) - len(value)
-        text = to_text(filler)
+        text = js.to_text(filler)
         if missing <= 0 or not text:
             return value
         padding = (text * (missing // len(text) + 1))[:missing]
@@ -114,7 +102,7 @@ def _padder(is_start: bool) -> Callable[..., str]:
 
 def _width(value: Any) -> int:
     number = _integer(value)
-    limited(" " * min(number, 10_000_001))
+    js.limited(" " * min(number, 10_000_001))
     return number
 
 
@@ -125,19 +113,19 @@ def _repeat(value: str, count: Any = 0) -> str:
     return value * number
 
 
-def _list_index(value: Any, part: Any = UNDEFINED) -> int:
-    return next((place for place, item in enumerate(value) if is_identical(item, part)), -1)
+def _list_index(value: Any, part: Any = js.UNDEFINED) -> int:
+    return next((place for place, item in enumerate(value) if js.is_identical(item, part)), -1)
 
 
 def _concat(value: Any, *others: Any) -> list[Any]:
     items = list(value)
     for other in others:
-        items += list(other) if is_list(other) else [other]
+        items += list(other) if js.is_list(other) else [other]
     return items
 
 
 def _join(value: Any, separator: Any = ",") -> str:
-    return limited(("," if separator is UNDEFINED else to_text(separator)).join(map(printed, value)))
+    return js.limited(("," if separator is js.UNDEFINED else js.to_text(separator)).join(map(js.printed, value)))
 
 
 def _to_fixed(value: float, digits: Any = 0) -> str:
@@ -145,17 +133,17 @@ def _to_fixed(value: float, digits: Any = 0) -> str:
 
     count = _integer(digits)
     if not 0 <= count <= 100 or not math.isfinite(value) or abs(value) >= 1e21:
-        raise TemplateProblem(f"toFixed({count}) of {to_text(value)} is not supported")
+        raise TemplateProblem(f"toFixed({count}) of {js.to_text(value)} is not supported")
     return format(Decimal(value).quantize(Decimal(1).scaleb(-count), ROUND_HALF_UP), "f")
 
 
 _TEXT: dict[str, Callable[..., Any]] = {
     "charAt": lambda value, place=0: value[_integer(place) : _integer(place) + 1] if _integer(place) >= 0 else "",
-    "concat": lambda value, *others: limited(value + "".join(map(to_text, others))),
-    "endsWith": lambda value, part=UNDEFINED: value.endswith(to_text(part)),
-    "includes": lambda value, part=UNDEFINED: to_text(part) in value,
-    "indexOf": lambda value, part=UNDEFINED: value.find(to_text(part)),
-    "lastIndexOf": lambda value, part=UNDEFINED: value.rfind(to_text(part)),
+    "concat": lambda value, *others: js.limited(value + "".join(map(js.to_text, others))),
+    "endsWith": lambda value, part=js.UNDEFINED: value.endswith(js.to_text(part)),
+    "includes": lambda value, part=js.UNDEFINED: js.to_text(part) in value,
+    "indexOf": lambda value, part=js.UNDEFINED: value.find(js.to_text(part)),
+    "lastIndexOf": lambda value, part=js.UNDEFINED: value.rfind(js.to_text(part)),
     "padEnd": _padder(False),
     "padStart": _padder(True),
     "repeat": _repeat,
@@ -163,28 +151,28 @@ _TEXT: dict[str, Callable[..., Any]] = {
     "replaceAll": _replacer(-1),
     "slice": _slice,
     "split": _split,
-    "startsWith": lambda value, part=UNDEFINED: value.startswith(to_text(part)),
+    "startsWith": lambda value, part=js.UNDEFINED: value.startswith(js.to_text(part)),
     "substr": _substr,
     "substring": _substring,
     "toLowerCase": lambda value: value.lower(),
-    "toString": to_text,
+    "toString": js.to_text,
     "toUpperCase": lambda value: value.upper(),
-    "trim": lambda value: value.strip(SPACES),
-    "trimEnd": lambda value: value.rstrip(SPACES),
-    "trimStart": lambda value: value.lstrip(SPACES),
+    "trim": lambda value: value.strip(js.SPACES),
+    "trimEnd": lambda value: value.rstrip(js.SPACES),
+    "trimStart": lambda value: value.lstrip(js.SPACES),
 }
 _LIST: dict[str, Callable[..., Any]] = {
     "concat": _concat,
-    "includes": lambda value, part=UNDEFINED: contains(value, part),
+    "includes": lambda value, part=js.UNDEFINED: js.contains(value, part),
     "indexOf": _list_index,
     "join": _join,
     "slice": _slice,
-    "toString": to_text,
+    "toString": js.to_text,
 }
-_NUMBER: dict[str, Callable[..., Any]] = {"toFixed": _to_fixed, "toString": to_text}
+_NUMBER: dict[str, Callable[..., Any]] = {"toFixed": _to_fixed, "toString": js.to_text}
 _METHODS: tuple[tuple[Callable[[Any], bool], dict[str, Callable[..., Any]]], ...] = (
     (lambda value: isinstance(value, str), _TEXT),
-    (is_list, _LIST),
-    (is_number, _NUMBER),
-    (lambda value: isinstance(value, bool | Mapping), {"toString": to_text}),
+    (js.is_list, _LIST),
+    (js.is_number, _NUMBER),
+    (lambda value: isinstance(value, bool | Mapping), {"toString": js.to_text}),
 )

@@ -11,15 +11,7 @@ from agentv.extensions.promptfoo.nunjucks.expressions import Code, Tag, read_tag
 from agentv.extensions.promptfoo.nunjucks.filters import FUNCTIONS
 from agentv.extensions.promptfoo.nunjucks.methods import member
 from agentv.extensions.promptfoo.nunjucks.scope import Expression, Filter, Rendering, Scope, Statement
-from agentv.support.javascript.values import (
-    SPACES,
-    UNDEFINED,
-    is_identical,
-    is_list,
-    is_missing,
-    is_truthy,
-    printed,
-)
+from agentv.support.javascript import values as js
 from agentv.support.templates import TemplateProblem
 
 _MARK = re.compile(r"\{%-?|\{\{-?|\{#-?|#\}")
@@ -47,7 +39,7 @@ class Template:
     def render(
         self,
         variables: Mapping[str, Any],
-        print_value: Callable[[Any], str] = printed,
+        print_value: Callable[[Any], str] = js.printed,
         filters: Mapping[str, Filter] = {},
     ) -> str:
         """Return the text. Raises TemplateProblem, also for filters and methods that do not exist here."""
@@ -92,8 +84,8 @@ class Template:
     def _add_text(self, body: list[Statement], text: str, drops_end: bool) -> None:
         if not text:
             return
-        text = text.lstrip(SPACES) if self._drops_space else text
-        text = _narrowed(text.rstrip(SPACES) if drops_end else text)
+        text = text.lstrip(js.SPACES) if self._drops_space else text
+        text = _narrowed(text.rstrip(js.SPACES) if drops_end else text)
         self._drops_space = False
         body.append(lambda scope: scope.print_text(text))
 
@@ -125,7 +117,7 @@ class Template:
             other, _ = self._statements(("endif",))
 
         def run(scope: Scope) -> None:
-            if is_truthy(condition(scope)):
+            if js.is_truthy(condition(scope)):
                 body(scope)
             elif other is not None:
                 other(scope)
@@ -188,7 +180,7 @@ class Template:
                 code.expect(",")
             argument = code.name()
             self._bound.add(argument)
-            defaults[argument] = code.expression() if code.take("=") else lambda _: UNDEFINED
+            defaults[argument] = code.expression() if code.take("=") else lambda _: js.UNDEFINED
         code.finish()
         body, _ = self._statements(("endmacro",))
 
@@ -196,8 +188,8 @@ class Template:
             def call(*values: Any, **kwargs: Any) -> str:
                 inner = Scope(scope.rendering)
                 for argument, default in defaults.items():
-                    inner.names[argument] = kwargs.get(argument, UNDEFINED)
-                    if inner.names[argument] is UNDEFINED:
+                    inner.names[argument] = kwargs.get(argument, js.UNDEFINED)
+                    if inner.names[argument] is js.UNDEFINED:
                         inner.names[argument] = default(inner)
                 inner.names.update(zip(defaults, values, strict=False))
                 return inner.captured(body)
@@ -231,7 +223,7 @@ class Template:
         def run(scope: Scope) -> None:
             subject, matches = value(scope), False
             for choice, body, is_empty in cases:
-                matches = matches or is_identical(subject, choice(scope))
+                matches = matches or js.is_identical(subject, choice(scope))
                 if matches and not is_empty:
                     body(scope)
                     return
@@ -263,12 +255,12 @@ def _output(value: Expression) -> Statement:
 
 def _rows(value: Any, count: int) -> list[Any]:
     """Return the values of the loop variables in each pass."""
-    if not is_truthy(value):
+    if not js.is_truthy(value):
         return []
     if count == 1:
-        return [(item,) for item in value] if isinstance(value, str) or is_list(value) else []
-    if is_list(value):
-        if any(map(is_missing, value)):
+        return [(item,) for item in value] if isinstance(value, str) or js.is_list(value) else []
+    if js.is_list(value):
+        if any(map(js.is_missing, value)):
             raise TemplateProblem("a loop with several variables needs an object, or a list of lists")
         return [tuple(member(item, place) for place in range(count)) for item in value]
     return list(value.items()) if isinstance(value, Mapping) else []
