@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from agentv.datasets.formats.dataset_format import Source
+from agentv.extensions.promptfoo.promptfoo_config import PROMPTFOO_CONFIG
+
 JUDGE = """
 def ask(messages):
     roles = [message["role"] for message in messages]
@@ -212,3 +215,42 @@ def test_a_grader_may_be_a_provider_that_is_evaluated(folder, monkeypatch, test,
     data = {"prompts": ["x"], "providers": providers, "tests": tests}
     (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
     assert case.evaluators[0].target == target
+
+
+DEFAULT_GRADERS = {
+    "OpenAI": (["XAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"], {}, "openai gpt-5.5-2026-04-23"),
+    "Anthropic": (["GOOGLE_API_KEY", "ANTHROPIC_API_KEY"], {}, "anthropic claude-sonnet-4-6"),
+    "Gemini": (["GOOGLE_API_KEY"], {}, "gemini gemini-2.5-pro"),
+    "a key in the configuration": (
+        [],
+        {"env": {"MISTRAL_API_KEY": "a-key-of-mistral"}},
+        "mistral mistral-large-latest",
+    ),
+    "a grader of the tests": (["OPENAI_API_KEY"], {"defaultTest": {"options": {"provider": "echo"}}}, ""),
+    "a model of Azure": (["AZURE_OPENAI_DEPLOYMENT_NAME", "ANTHROPIC_API_KEY"], {}, ""),
+    "no key": ([], {}, ""),
+}
+
+
+@pytest.mark.parametrize(("variables", "settings", "model"), DEFAULT_GRADERS.values(), ids=DEFAULT_GRADERS)
+def test_the_default_grader_is_that_of_promptfoo(folder, monkeypatch, variables, settings, model):
+    for name in variables:
+        monkeypatch.setenv(name, "a-value-of-a-test")
+    test = {"vars": {"x": "a"}, "assert": [{"type": "llm-rubric", "value": "kind"}]}
+    data = {"prompts": ["{{x}}"], "providers": ["openai:o3"], "tests": [test], **settings}
+    path = str(folder.write("promptfooconfig.json", json.dumps(data)))
+    entries = PROMPTFOO_CONFIG.targets(Source((path,), path, "promptfoo", path))
+    judges = [entry for entry in entries if entry["name"] == "judge"]
+    assert [f"{entry['provider']} {entry['model']}" for entry in judges] == [model] * bool(model)
+
+
+def test_a_judge_of_the_project_replaces_the_default_grader(command, folder, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-value-of-a-test")
+    folder.write("judge.py", JUDGE)
+    folder.write(".agentv/targets.yaml", {"targets": TARGETS[1:]})
+    test = {"vars": {"x": "a"}, "assert": [{"type": "llm-rubric", "value": "kind"}]}
+    data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [test]}
+    command("eval", folder.write("promptfooconfig.json", json.dumps(data)), "--out", "run", "--no-gate")
+    (record,) = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
+    calls = record["evaluator_results"][0]["evaluator_provider_request"]["calls"]
+    assert {(call["target"], call["provider"]) for call in calls} == {("judge", "python")}

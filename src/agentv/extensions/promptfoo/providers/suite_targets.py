@@ -26,6 +26,19 @@ from agentv.model.values import to_json
 _EMBEDDINGS = "openai:embedding:text-embedding-3-large"
 """The model that promptfoo compares texts with by default."""
 
+_GRADERS = {
+    "OPENAI_API_KEY": "openai:chat:gpt-5.5-2026-04-23",
+    "AZURE_OPENAI_DEPLOYMENT_NAME": "",
+    "ANTHROPIC_API_KEY": "anthropic:messages:claude-sonnet-4-6",
+    **dict.fromkeys(("GEMINI_API_KEY", "GOOGLE_API_KEY", "PALM_API_KEY"), "google:gemini-2.5-pro"),
+    "MISTRAL_API_KEY": "mistral:mistral-large-latest",
+    "XAI_API_KEY": "xai:grok-4.3",
+}
+"""The model that promptfoo grades with by default: that of the first variable that is set. Azure's has no default."""
+
+_DEFAULT_GRADER = "judge"
+"""The name of the target for assertions without a grader; a target of the project with this name replaces it."""
+
 _PROGRAMS = ("python", "cli", "javascript", "promptfoo_http")
 _TEXT_TARGETS = ("mock",)
 _CONTENTS = (".json", ".yaml", ".yml", ".txt", ".md")
@@ -209,10 +222,20 @@ class SuiteTargets:
         for assertion in _flat(test.get("assert"), templates):
             type_ = text_of(assertion.get("type")).removeprefix("not-")
             if type_ in JUDGED:
-                self.judge(assertion.get("provider"), default)
+                graders = (_grader(value, "text") for value in (assertion.get("provider"), default))
+                if any(graders):
+                    self.judge(assertion.get("provider"), default)
+                else:
+                    self._add_default_grader()
             elif type_ in EMBEDDED:
                 with suppress(ValueError):  # reported when the test is read
                     self.embedder(assertion.get("provider"), default)
+
+    def _add_default_grader(self) -> None:
+        model = next((model for variable, model in _GRADERS.items() if variable in self._variables), "")
+        if model and all(entry["name"] != _DEFAULT_GRADER for entry in self.entries):
+            entry = target_entry(model, self._files.folder, self._lose, self._variables)
+            self.entries.append({"name": _DEFAULT_GRADER, **entry})
 
 
 def _is_plain_chat(prompt: PromptTemplate) -> bool:
