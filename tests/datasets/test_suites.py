@@ -68,6 +68,7 @@ class TestIncludes:
         error = folder.yaml_error(self.SUITE)
         assert error.detail.startswith(message)
         assert error.field == "assertions[1].include"
+        assert template is not None or error.hint.endswith("/.agentv/templates/safety.yaml")
 
 
 class TestOutcome:
@@ -83,6 +84,7 @@ class TestSharedInput:
         [
             ("Be brief.", ["Be brief.", "Hello"]),
             ("[{role: system, content: Be brief.}]", ["Be brief.", "Hello"]),
+            ("{tone: brief}", [{"tone": "brief"}, "Hello"]),
         ],
     )
     def test_the_input_of_the_suite_comes_first(self, folder, written, expected):

@@ -212,6 +212,14 @@ def test_read_only_folders_are_removed(place, command):
     assert left(place) == []
 
 
+@pytest.mark.parametrize("name", ["template/own.code-workspace", "other.code-workspace"])
+def test_a_workspace_of_vs_code_is_the_template_of_its_folder(place, command, name):
+    place.write("template/own.code-workspace", {"folders": [{"path": "."}]})
+    ended, _ = evaluate(place, command, {"workspace": {"template": name}})
+    assert ended.code == (0 if name.startswith("template") else 2)
+    assert ("File 'other.code-workspace' was not found" in ended.stderr) == (ended.code == 2)
+
+
 @pytest.mark.parametrize(
     ("template", "message"),
     [

@@ -113,13 +113,13 @@ class _Expansion:
         names = [name] if is_path else [os.path.join(_FOLDER, name + suffix) for suffix in _SUFFIXES]
         if is_path and folder is not None:
             names.insert(0, self._finder.below(folder, name))
-        problems: list[FileError] = []
+        hints: list[str] = []
         for candidate in names:
             try:
                 return self._finder.find_settings(candidate).path
             except FileError as error:
-                problems.append(error)
-        raise FileError(f"Template '{name}' was not found", problems[-1].hint)
+                hints.append(error.hint)
+        raise FileError(f"Template '{name}' was not found", hints[0])
 
 
 _KEY = "preprocessors"

@@ -296,6 +296,8 @@ def _is_template(value: Any) -> bool:
 
 
 def _input_messages(value: Any, reader: MessageReader, problems: Problems) -> tuple[Message, ...]:
+    if isinstance(value, dict) and not is_message(value):
+        value = [{"role": "user", "content": value}]
     read = reader.input(value, ("input",), problems)
     return (Message("user", read),) if isinstance(read, str) else read
 

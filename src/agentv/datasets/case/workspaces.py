@@ -57,6 +57,9 @@ def _workspace(keys: WorkspaceKeys, folder: str, finder: FileFinder, problems: P
     if keys.template is not None:
         try:
             name = finder.below(folder, keys.template) if folder else keys.template
+            if name.endswith(".code-workspace"):  # of VS Code, which AgentV (TypeScript) accepts for its folder
+                finder.find(name)
+                name = os.path.dirname(name) or "."
             template = finder.find(name, is_folder=True)
             path, digest = template.path, template.digest
         except FileError as error:
