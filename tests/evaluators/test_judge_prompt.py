@@ -78,6 +78,7 @@ def test_built_in_prompts_accept_any_text_and_contain_no_sample_verdict(name, te
         ("Good? {{ question }}", []),
         ("Good?", []),
         ("{{ output }} {{ criteria }} {{ input }} {{ expected_output }} {{ answer }}", []),
+        ("{{ output_text }} {{ input_text }} {{ expected_output_text }}", []),
         ("{{ tool_calls }} {{ file_changes }} {{ metadata }} {{ metadata_json }} {{ rubrics_json }}", []),
         ("{{ candidate_answer }} {{ nme }}", ["error: The prompt uses an unknown variable 'nme'"]),
         ("{{ candidate_answer", ["error: The prompt is not a valid template"]),

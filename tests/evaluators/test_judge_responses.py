@@ -53,6 +53,7 @@ READ = {
     "with exponent": ('{"score": 5e-1}', 0.5),
     "nothing but a score": ('{"score": 0.25}', 0.25),
     "nulls": ('{"score": 0.25, "hits": null, "misses": null, "reasoning": null}', 0.25),
+    "a word without quotes as a result": ('{"score": 0.25, "assertions": [{"text": "a", "passed": mixed}]}', 0.25),
     "a single text as hits": ('{"score": 0.25, "hits": "one"}', 0.25),
 }
 
@@ -68,11 +69,18 @@ def test_a_verdict_is_read(name):
     [
         ('[{"text": "a", "passed": true, "evidence": "b"}, {"text": "c", "passed": false}]', ("a (b)",), ("c",)),
         ('["a"]', (), ()),
+        ('[{"text": "a", "passed": mixed}, {"text": "b", "passed": True}]', ("b",), ("a",)),
+        ('[{"text": "a", "passed": "mixed"}, {"text": "b", "passed": "TRUE"}]', ("b",), ("a",)),
     ],
 )
 def test_assertions_in_a_verdict_are_its_hits_and_misses(assertions, hits, misses):
     verdict = read(f'{{"score": 0.5, "assertions": {assertions}}}')
     assert (verdict.hits, verdict.misses) == (hits, misses) and "assertions" in verdict.details
+
+
+def test_details_of_a_verdict_are_its_details():
+    verdict = read('{"score": 0.5, "details": {"turns": 2}, "confidence": "high"}')
+    assert verdict.details == {"confidence": "high", "turns": 2}
 
 
 UNFIT = {

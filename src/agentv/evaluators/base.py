@@ -254,7 +254,7 @@ def checked_assertions(value: Any, of: str) -> tuple[list[str], list[str], float
     texts: dict[bool, list[str]] = {True: [], False: []}
     for item in items:
         text, evidence = str(item.get("text", "")), item.get("evidence") or item.get("reason")
-        is_passed = item.get("passed", item.get("pass")) is True
+        is_passed = str(item.get("passed", item.get("pass"))).lower() == "true"  # judges also write "True"
         texts[is_passed].append(f"{text} ({evidence})" if evidence else text)
     return texts[True], texts[False], len(texts[True]) / len(items)
 

@@ -36,6 +36,9 @@ _OTHER_NAMES = {
     "answer": "candidate_answer",
     "expected_output": "reference_answer",
     "rubrics_json": "rubrics",
+    "input_text": "question",
+    "output_text": "candidate_answer",
+    "expected_output_text": "reference_answer",
 }
 """Names of the same variables in AgentV (TypeScript) 4.x."""
 
@@ -50,7 +53,7 @@ _MORE: dict[str, Callable[[Judgement], Any]] = {
 PROMPT_VARIABLES = (*VARIABLES, *_OTHER_NAMES, *_MORE)
 """The variables of custom prompts."""
 
-_ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages", "output", "answer"})
+_ANSWER_VARIABLES = frozenset({"candidate_answer", "output_messages", "output", "answer", "output_text"})
 
 PROMPTS = Path(__file__).parent / "prompts"
 _PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)

@@ -227,6 +227,8 @@ def read_verdict(data: dict[str, Any]) -> Score:
         with suppress(EvaluatorFailure):  # a prompt of AgentV (TypeScript) may ask for assertions instead
             hits, misses = map(tuple, checked_assertions(data.get("assertions"), "it")[:2])
     extra = {name: value for name, value in data.items() if name not in SCHEMA["properties"]}
+    if isinstance(details := extra.get("details"), dict):
+        extra = {**{name: value for name, value in extra.items() if name != "details"}, **details}
     if len(msgspec.json.encode(extra)) > MAX_EXTRA_BYTES:
         raise UnusableResponse("its additional keys are too large")
     return Score(score, bounded(hits), bounded(misses), read_text(data, "reasoning"), extra or None)

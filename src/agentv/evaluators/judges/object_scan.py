@@ -19,6 +19,9 @@ _CONTINUES = re.compile(r"\s*+[,\]}]")
 MOST_RESCUES = 10
 """Limit on the broken objects in one text that are compared with the quoted texts."""
 
+_WORD = re.compile(r'("passed"\s*+:\s*+)(?!(?:true|false|null)\b)([A-Za-z_]\w*+)')
+"""A word without quotes as the result of an assertion, such as `mixed` or `True`."""
+
 _FENCE = re.compile(r"```(?:json)?\s*+(?P<text>\{.*\})\s*+(?:```)?", re.DOTALL)
 
 
@@ -90,7 +93,8 @@ def _decoded(text: str) -> Any:
     except UnusableResponse as unusable:
         return unusable
     except (ValueError, RecursionError):
-        return None
+        repaired = _WORD.sub(r'\1"\2"', text)
+        return None if repaired == text else _decoded(repaired)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
