@@ -343,7 +343,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
             ),
             "question_id judge": (
                 "The file has judgements of MT-bench",
-                "Verdicts are not cases: use the file with the questions",
+                "Verdicts are not cases: to see them as a run, use `agentv report`",
             ),
         },
         "case": {

@@ -16,6 +16,7 @@ _PARTS = ("train", "validation", "test", "dev", "holdout")
 """Lists of a set that was split, for example to improve the description of a skill with one part."""
 
 _SPLIT = ("should_trigger", "should_not_trigger")
+_SPLITS = (_SPLIT, ("should_fire", "should_not_fire"), ("positive", "negative"), ("positives", "negatives"))
 _QUESTIONS = ("query", "prompt", "input", "text")
 ACTIVATION = ("should_trigger", "expected_activation", "should_activate")
 _ANSWERS = (*ACTIVATION, "shouldTrigger", "expected_trigger", "expected_skill", "expected", "trigger", "expect")
@@ -36,12 +37,12 @@ class _SkillTriggers(ForeignFormat):
     def fits(self, file: RecordFile) -> bool:
         if file.kind not in ("json", "jsonl", "yaml"):
             return False
-        document = document_of(file)
-        if all(isinstance(document.get(key), list) for key in _SPLIT):
+        document, is_named = document_of(file), "trigger" in os.path.basename(file.path).lower()
+        if _halves(document) == _SPLIT or (is_named and _split_sets(document)):
             return True
         entries = _listed(document)
         rows = [row for row in (entries if entries is not None else objects(file)) if isinstance(row, dict)]
-        answers = _ANSWERS if "trigger" in os.path.basename(file.path).lower() else _ANSWERS[:5]
+        answers = _ANSWERS if is_named else _ANSWERS[:5]
         has_answers = bool(rows) and all(any(key in row for key in answers) for row in rows)
         return has_answers and all(first_of(row, *_QUESTIONS) is not None for row in rows)
 
@@ -50,11 +51,13 @@ class _SkillTriggers(ForeignFormat):
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         document, skill = document_of(file), skill_of(file)
-        if all(isinstance(document.get(key), list) for key in _SPLIT):
-            for key in _SPLIT:
-                for line, item in items_of(document[key]):
-                    query = item if isinstance(item, dict) else {"query": item}
-                    yield Record(line, {**query, "should_trigger": key == _SPLIT[0], "skill": skill})
+        if sets := _split_sets(document):
+            for data, (wanted, unwanted) in sets:
+                name = skill if data is document else text_of(data.get("name"))
+                for key in (wanted, unwanted):
+                    for line, item in items_of(data[key]):
+                        query = item if isinstance(item, dict) else {"query": item}
+                        yield Record(line, {**query, "should_trigger": key == wanted, "skill": name})
             return
         entries = _listed(document)
         records = list(items_of(entries) if entries is not None else file.records())
@@ -93,6 +96,19 @@ def trigger_checks(triggers: dict[str, bool]) -> list[dict[str, Any]]:
     ]
 
 
+def _halves(document: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the keys of two lists: of queries that should trigger a skill, and of those that should not."""
+    return next((keys for keys in _SPLITS if all(isinstance(document.get(key), list) for key in keys)), None)
+
+
+def _split_sets(document: dict[str, Any]) -> list[tuple[dict[str, Any], tuple[str, str]]]:
+    """Return the objects with two lists of queries, and their keys: the document, or all entries of its skills."""
+    entries = [document] if _halves(document) else document.get("skills")
+    skills = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    sets = [(entry, halves) for entry in skills if (halves := _halves(entry)) is not None]
+    return sets if len(sets) == len(skills) else []
+
+
 def _listed(document: dict[str, Any]) -> list[Any] | None:
     """Return the queries of a document: one list, or all parts of a set that was split."""
     for key in _LISTS:
@@ -127,6 +143,8 @@ def skills_wanted(data: dict[str, Any]) -> dict[str, bool]:
     names = answer if isinstance(answer, list) else [answer]
     if answer == "missing" or not names or not all(isinstance(name, str) for name in names):
         raise ValueError("'should_trigger' must be true, false, or the name of the skill")
+    if sentence := next((name for name in names if " " in name.strip()), None):
+        raise ValueError(f"'{sentence}' is not the name of a skill")
     wanted = dict.fromkeys(names, True)
     return wanted | unwanted | wanted
 

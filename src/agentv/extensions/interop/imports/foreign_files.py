@@ -1,5 +1,6 @@
-"""Read files of other tools: JSON documents of any size, and JSON Lines, also grouped by a key."""
+"""Read files of other tools: JSON documents of any size, JSON Lines, also grouped by a key, and tables."""
 
+import csv
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,39 @@ def row_keys(head: bytes, *lists: str) -> dict[str, bytes]:
         if document.get(key, b"").startswith(b"["):
             text = text[text.index(b"[", text.index(f'"{key}"'.encode())) :]
     return top_level(text[1:]) if text.startswith(b"[") else document
+
+
+def table_names(head: bytes) -> list[str]:
+    """Return the names of the columns in the first line of a table; empty for JSON and other files."""
+    line = head.removeprefix(_BOM).partition(b"\n")[0]
+    if line.lstrip().startswith((b"{", b"[")):
+        return []
+    try:
+        return next(csv.reader([line.decode().rstrip("\r")], delimiter=_delimiter(line), strict=True), [])
+    except (UnicodeDecodeError, csv.Error):
+        return []
+
+
+def _delimiter(line: bytes) -> str:
+    return "\t" if line.count(b"\t") > line.count(b",") else ","
+
+
+def read_table(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the names of a table and the cells of each row, with the line where it ends. Raises AgentvError."""
+    csv.field_size_limit(MAX_LINE_BYTES)
+    with path.open("rb") as head:
+        delimiter = _delimiter(head.readline())
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = csv.reader(stream, delimiter=delimiter, strict=True)
+            width = 0
+            for cells in filter(None, rows):
+                width = width or len(cells)
+                if len(cells) != width:
+                    raise problem(path, f"Line {rows.line_num} has {len(cells)} cells instead of {width}")
+                yield rows.line_num, cells
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise problem(path, f"Invalid table: {error}") from error
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:

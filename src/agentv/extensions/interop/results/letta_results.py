@@ -1,12 +1,13 @@
-"""Read results of letta-evals: a header with the graders, and one line for each sample and model."""
+"""Read results of letta-evals: a folder of the current version, a file in it, or a file of earlier versions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from agentv.extensions.interop.imports.foreign_files import read_lines, row_keys
+from agentv.extensions.interop.imports.foreign_files import read_document, read_rows, row_keys
 from agentv.extensions.interop.imports.foreign_values import (
     dict_of,
     error_info,
@@ -18,45 +19,123 @@ from agentv.extensions.interop.imports.foreign_values import (
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 
 _TOKENS = ("prompt_tokens", "completion_tokens")
+_MOST_BYTES = 512 * 1024 * 1024
+_SUITE = "suite.json"
+_RUN = re.compile(r"run_(\d+)")
+
+
+class _Suite(NamedTuple):
+    """What the rows of a file share: the suite, its graders, and its samples by id."""
+
+    name: str = "letta"
+    graders: dict[str, Any] = {}
+    samples: dict[str, dict[str, Any]] = {}
+    model: str = ""
 
 
 class LettaResults(ForeignResults):
-    """Results of a suite. The score is the grade that its gate is about."""
+    """Results of a suite. The score is the reward, or in earlier versions the grade that the gate is about."""
 
     title = "results of letta-evals"
     unit = "result"
+    strength = 0.6  # the first version has keys of promptfoo
 
-    def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
-        keys = row_keys(head)
+    def sniff(self, head: bytes, path: Path) -> bool:
+        if path.is_dir():
+            return (path / _SUITE).is_file() and bool(_files_in(path))
+        keys, outer = row_keys(head), row_keys(head, "results")
         has_result = "result" in keys and b'"submission"' in head
-        return "type" in keys and (has_result or {"suite", "config"} <= keys.keys())
+        is_line = "type" in keys and (has_result or {"suite", "config"} <= keys.keys())
+        is_document = {"suite", "config", "results"} <= keys.keys() and {"sample", "grade"} <= outer.keys()
+        return is_line or is_document or {"sample_id", "grades", "timing"} <= keys.keys()
+
+    def files(self, path: Path) -> list[Path]:
+        return [path / _SUITE, *_files_in(path)] if path.is_dir() else [path]
 
     def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
-        suite, graders = "letta", {}
-        for number, row in ((number, dict_of(row)) for number, row in read_lines(path)):
-            if row.get("type") == "header":
-                suite, graders = text_of(row.get("suite")) or suite, dict_of(dict_of(row.get("config")).get("graders"))
-            elif row.get("type") == "result":
-                result = dict_of(row.get("result"))
+        for file in _files_in(path) if path.is_dir() else [path]:
+            suite = _suite_near(file)._replace(model=_model_of(file))
+            if not suite.samples and "sample_id" in row_keys(_head(file)):
+                run.notes.append(f"No {_SUITE} with the samples is near {file.name}: the cases have no input")
+            for number, row in read_rows(file, "results"):
+                if row.get("type") == "header":
+                    suite = _suite(row)
+                    continue
+                result = _result(row, suite, file)
                 target = run.target(text_of(result.get("model_name")) or "agent", "letta")
-                yield _job(result, suite, graders, target, f"line {number}")
+                yield _job(result, suite, target, f"line {number} of {file.name}")
 
 
-def _job(result: dict[str, Any], suite: str, graders: dict[str, Any], target: str, place: str) -> ForeignJob:
+def _head(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return stream.read(65536)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files of the models: `MODEL.jsonl`, or `MODEL/run_N.jsonl` if a suite ran several times."""
+    return sorted(folder.glob("*.jsonl")) or sorted(folder.glob("*/run_*.jsonl"))
+
+
+def _suite_near(file: Path) -> _Suite:
+    """Return the suite of a file: from the file itself, next to it, or in the folder above."""
+    if {"suite", "results"} <= row_keys(_head(file)).keys():
+        return _suite(dict_of(read_document(file, _MOST_BYTES)))
+    places = (folder / _SUITE for folder in (file.parent, file.parent.parent))
+    place = next((place for place in places if place.is_file()), None)
+    return _Suite() if place is None else _suite(dict_of(read_document(place, _MOST_BYTES)))
+
+
+def _model_of(file: Path) -> str:
+    """Return the model of a file: of the first sample that did not fail before it was called, or else its name."""
+    handles = (text_of(row.get("model_handle")) for _, row in read_rows(file, "results"))
+    return next(filter(None, handles), file.parent.name if _RUN.fullmatch(file.stem) else file.stem)
+
+
+def _suite(data: dict[str, Any]) -> _Suite:
+    config = dict_of(data.get("config"))
+    graders = dict_of(config.get("graders")) or {"score": dict_of(config.get("grader"))}
+    samples = {text_of(sample.get("id")): sample for sample in map(dict_of, list_of(data.get("samples")))}
+    return _Suite(text_of(data.get("suite")) or "letta", graders, samples)
+
+
+def _result(row: dict[str, Any], suite: _Suite, file: Path) -> dict[str, Any]:
+    """Return a row in the shape of earlier versions, which repeated the sample and the model in each row."""
+    if "sample_id" not in row:
+        return dict_of(row.get("result")) or row
+    id, answers = text_of(row["sample_id"]), dict_of(row.get("submissions"))
+    trial = _RUN.fullmatch(file.stem)
+    return {
+        "sample": {**suite.samples.get(id, {}), "id": id},
+        "submission": next(iter(answers.values()), None),
+        "metadata": {"submissions": answers} if len(set(map(text_of, answers.values()))) > 1 else {},
+        "grade": {**dict_of(row.get("reward")), "metadata": {"error": dict_of(row.get("error")).get("message")}},
+        "grades": row.get("grades"),
+        "model_name": suite.model,
+        "agent_usage": [row["usage"]] if row.get("usage") else row.get("agent_usage"),
+        "seconds": dict_of(row.get("timing")).get("total"),
+        "trial": int(trial[1]) if trial else None,
+    }
+
+
+def _job(result: dict[str, Any], suite: _Suite, target: str, place: str) -> ForeignJob:
     sample, total = dict_of(result.get("sample")), dict_of(result.get("grade"))
     questions = [text_of(item) for item in list_of(sample.get("input")) or [sample.get("input")]]
     usages = [dict_of(item) for item in list_of(result.get("agent_usage"))]
     tokens = [sum(number_or_none(item.get(key)) or 0 for item in usages) for key in _TOKENS] if usages else [None, None]
-    error = dict_of(total.get("metadata")).get("error")
+    error, seconds = dict_of(total.get("metadata")).get("error"), number_or_none(result.get("seconds"))
     question, expected = "\n\n".join(questions), sample.get("ground_truth")
     return ForeignJob(
-        case=ForeignCase(id=text_of(sample.get("id")) or place, dataset=suite, input=question, expected=expected),
+        case=ForeignCase(id=text_of(sample.get("id")) or place, dataset=suite.name, input=question, expected=expected),
         target=target,
+        trial=result.get("trial"),
         answer=text_of(result.get("submission")) or None,
-        grades=() if error else tuple(_grades(dict_of(result.get("grades")) or {"score": total}, graders)),
+        grades=() if error else tuple(_grades(dict_of(result.get("grades")) or {"score": total}, suite.graders)),
         score=None if error else number_or_none(total.get("score")),
         error=error_info(error) if error else None,
         usage=token_usage(*tokens),
+        cost_usd=number_or_none(usages[0].get("cost")) if len(usages) == 1 else None,
+        duration_ms=None if seconds is None else seconds * 1000,
+        metadata=dict_of(result.get("metadata")),
         place=place,
     )
 

@@ -41,7 +41,7 @@ _PROBED = 30
 class _ClaudeCode(SessionFormat):
     agent = "claude-code"
     title = "a session of Claude Code"
-    marks = (b'"sessionId"', b'"leafUuid"', b'"session_id"', b'"messageId"')
+    marks = (b'"sessionId"', b'"leafUuid"', b'"session_id"', b'"messageId"', b'"message"')
 
     def fits(self, file: SessionFile) -> bool:
         return any(map(_is_record, file.first if file.is_lines else _listed(file)[:_PROBED]))
@@ -50,8 +50,7 @@ class _ClaudeCode(SessionFormat):
         reader = _Reader(self.agent)
         for record in file.records(log) if file.is_lines else _listed(file):
             reader.take(record, log)
-        if reader.ids:
-            reader.builder.learn(id=file.stem if file.stem in reader.ids else reader.ids[-1])
+        reader.builder.learn(id=file.stem if not reader.ids or file.stem in reader.ids else reader.ids[-1])
         if reader.is_subagent:
             log.skip("the work of a sub-agent, which is part of another session", file.path)
             return
@@ -71,7 +70,8 @@ def _listed(file: SessionFile) -> list[dict[str, Any]]:
 def _is_record(data: dict[str, Any]) -> bool:
     kind, message = data.get("type"), data.get("message")
     if kind in ("user", "assistant") and isinstance(message, dict) and "parts" not in message:
-        return not data.keys().isdisjoint(("sessionId", "session_id", "parentUuid"))
+        has_id = not data.keys().isdisjoint(("sessionId", "session_id", "parentUuid"))
+        return has_id or (message.get("role") == kind and "content" in message)
     return (kind in ("summary", "last-prompt") and "leafUuid" in data) or (kind == "queue-operation")
 
 

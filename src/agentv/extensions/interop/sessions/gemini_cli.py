@@ -24,7 +24,7 @@ _USAGE = UsageFields(("input",), ("output", "thoughts"), "cached", "thoughts")
 _CONTEXT = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\.|<state_snapshot>)")
 """Starts of messages that the Gemini CLI writes itself at the start of a chat and after compression."""
 
-_CONTEXT_REPLY = "Got it. Thanks for the context!"
+_CONTEXT_REPLY = re.compile(r"\s*Got it\. Thanks for the (?:additional )?context!\s*")
 _NOTICES = ("info", "warning", "error", "system")
 
 
@@ -142,7 +142,7 @@ def _take_contents(builder: SessionBuilder, contents: list[dict[str, Any]]) -> N
         parts = objects_in(content.get("parts"))
         text = text_of([part for part in parts if not part.get("thought")])
         if content.get("role") == "model":
-            if text.strip() == _CONTEXT_REPLY:
+            if _CONTEXT_REPLY.fullmatch(text):
                 continue
             builder.start_turn(place)
             builder.add_text(text)
