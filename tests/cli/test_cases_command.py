@@ -176,8 +176,11 @@ def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
         ("prompt,response\nq,a\n", "--map input=prompt,expected_output=response"),
         ("question,expected_sources,ideal_answer\nq,s,a\n", "--map 'input=question,expected_output=ideal_answer,"),
         ("""question,answers\nq,"{""text"": [""a""]}"\n""", "--map 'input=question,expected_output=answers.text[0],"),
-        ("question,must_contain,labels\nq,a,b\n", "--map input=question,contains_all=must_contain,tags=labels"),
-        ("userMessage,mustContain\nq,a\n", "--map input=userMessage,contains_all=mustContain"),
+        ("question,must_contain,labels\nq,A,b\n", "--map input=question,contains_all=must_contain,tags=labels"),
+        ("userMessage,mustContain\nq,A\n", "--map input=userMessage,contains_all=mustContain"),
+        ("question,must_contain\nq,ten days\n", "--map input=question,icontains_all=must_contain"),
+        ("premise,hypothesis,label\np,h,no\n", "--map input=premise+hypothesis,expected_output=label"),
+        ("question,expect_tool\nq,find\n", "--map input=question,tools=expect_tool"),
         ("question,expectedAnswer\nq,a\n", "--map input=question,expected_output=expectedAnswer"),
         ("question,expected,gold_sql\nq,5 rows,SELECT 1\n", "--map 'input=question,expected_output=gold_sql,"),
     ],
@@ -195,7 +198,7 @@ def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):
         ("question,options,key\nq,a;b,a\n", "the input and the expected answer."),
         ("intent,site\nBuy me two red shirts,a\n", "the expected answer.\nChoose among: intent, site"),
         ("question,response,is_accepted\nq,a,1\n", "the expected answer."),
-        ("question,expectedSafety,expectedTool\nq,none,get\n", "the expected answer."),
+        ("question,expectedSafety,expectedSkill\nq,none,get\n", "the expected answer."),
         ('question,expected_columns_any\nq,"[""a"", ""b""]"\n', "the expected answer."),
         ("stages,labels\nq,a\n", "the input and the expected answer."),
         ("a,b,answer\nx,y,z\n", "the input.\nChoose among: a, b, answer"),
@@ -235,6 +238,25 @@ def test_an_object_of_checks_is_not_an_answer(folder, command):
     assert "the field with the expected answer" in outcome.stdout
 
 
+@pytest.mark.parametrize(
+    "records",
+    [
+        '[{"question": "q", "outputs": {"short": {"en": "a"}, "long": {"en": "b"}}}]',
+        '[{"question": "q", "grading": {"summary": "a b"}}, {"question": "r", "grading": {"actor": "c"}}]',
+    ],
+)
+def test_objects_and_answers_of_some_records_are_not_answers(folder, command, records):
+    folder.write("t.json", records)
+    assert "the field with the expected answer" in command("cases", "t.json", "--guess").stdout
+
+
+def test_arguments_of_tools_in_a_map_are_objects_and_none_are_forbidden(folder, command):
+    folder.write("t.json", '[{"q": "a", "t": [{"name": "x", "args": [1]}]}]')
+    assert "must be an object" in command("cases", "t.json", "--map", "input=q,tools=t").stderr
+    folder.write("t.json", '[{"q": "a", "t": [{"name": "x", "args": {"n": 1}}]}]')
+    assert "'not_tools' needs names" in command("cases", "t.json", "--map", "input=q,not_tools=t").stderr
+
+
 def test_a_record_with_other_names_leads_to_the_guess(folder, command):
     folder.write("t.jsonl", '{"id": "a", "input": "x", "gold": "y"}')
     assert "`agentv cases FILE --guess`" in command("cases", "t.jsonl").stderr
@@ -242,7 +264,9 @@ def test_a_record_with_other_names_leads_to_the_guess(folder, command):
     assert "--guess" not in command("cases", "t.jsonl").stderr
 
 
-@pytest.mark.parametrize("value", ["3", "true", '{"find": 1}', '[{"name": "find"}]', '"call find first"'])
+@pytest.mark.parametrize(
+    "value", ["3", "true", '{"find": 1}', '[{"name": "find", "status": "ok"}]', '"call find first"']
+)
 def test_a_guess_takes_only_names_for_tools(folder, command, value):
     folder.write("t.jsonl", f'{{"question": "Where?", "answer": "Here", "expected_tools": {value}}}')
     outcome = command("cases", "t.jsonl", "--guess")
@@ -277,8 +301,16 @@ def test_a_guess_for_a_file_that_cannot_be_read_says_why(folder, command):
             "tools=expected_tools,not_tools=forbid_tools",
         ),
         (
+            '{"query": "q", "expected_tools": [{"name": "find", "args": {"n": 1}}], "must_not_call": [{"name": "rm"}]}',
+            '"expected":[{"tool":"find","args":{"n":1}}]},{"type":"tool_trajectory","mode":"any_order","negate":true',
+        ),
+        (
+            '{"question": "q", "checks": {"must_include": ["A"], "expected_route": "x"}}',
+            "Not checked, but kept as metadata: checks.expected_route.",
+        ),
+        (
             '{"input": "q", "expectedSafety": "none", "requiredTerms": ["a"]}',
-            "--map 'input=input,contains_all=requiredTerms,",
+            "--map 'input=input,icontains_all=requiredTerms,",
         ),
         (
             '{"email_body": "q", "ground_truth": {"rubric": ["Is kind"]}}',

@@ -75,13 +75,13 @@ def _strongest(path: str, head: bytes, names: Iterable[str]) -> str | None:
 def _is_ours(head: bytes) -> bool:
     """Whether the start of a file shows that it is a dataset of ours, so that no other format is tried."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not start or _OUR_LIST.search(start) or start.startswith(b"---"):
+    if not start or start.startswith(b"---"):
         return True
     if start.startswith(b"{"):
         keys = formats.object_keys(start.split(b"\n", 1)[0])
         has_id = "id" in keys and ("input" in keys or "input_messages" in keys)
         return has_id and not keys.isdisjoint((*OUTCOME_KEYS, "evaluators", "assertions", "assert"))
-    return bool(_TESTS.search(start)) and not _OTHER_LISTS.search(start)
+    return bool(_OUR_LIST.search(start)) or (bool(_TESTS.search(start)) and not _OTHER_LISTS.search(start))
 
 
 def unsupported(path: str) -> DatasetNotFoundError:

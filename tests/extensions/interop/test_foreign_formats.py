@@ -190,12 +190,12 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
     [
         (
             "cases.yaml",
-            "cases:\n- {id: a, question: Why?, expect: {answer_contains: [so]}}\n",
+            "cases:\n- {id: a, question: Why?, expect: {answer_contains: [So]}}\n",
             "id=id,input=question,contains_all=expect.answer_contains",
         ),
         (
             "c.yaml",
-            "- {utterance: Hi, must_include_any: [a]}\n",
+            "- {utterance: Hi, must_include_any: [A]}\n",
             "input=utterance,contains_any=must_include_any",
         ),
         ("d.jsonl", '{"id": "a", "doc": "a.txt", "notes": "A long note"}\n', "input=FIELD,id=id,metadata.*=*"),
@@ -214,12 +214,12 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
         ),
         (
             "k.yaml",
-            "items:\n- {body: {query: Hi, user: u}, expected: {contains: [x]}}\n",
+            "items:\n- {body: {query: Hi, user: u}, expected: {contains: [X]}}\n",
             "input=body.query,contains_all=expected.contains",
         ),
         (
             "m.yaml",
-            "- {question: Hi, expected_not_contains: [b]}\n",
+            "- {question: Hi, expected_not_contains: [B]}\n",
             "input=question,not_contains_any=expected_not_contains",
         ),
         ("p.yaml", "- {question: Hi, success_criteria: [Is kind]}\n", "input=question,rubrics=success_criteria"),
@@ -240,7 +240,7 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
         ("o.json", '[{"instruction": "Hi", "output": "Yo", "generator": "gpt"}]', "input=instruction,metadata.*=*"),
         (
             "home.json",
-            '{"test_cases": [{"id": "v", "input": "Go", "expected_output": {"contains": ["a"], "calls": []}}]}',
+            '{"test_cases": [{"id": "v", "input": "Go", "expected_output": {"contains": ["A"], "calls": []}}]}',
             "id=id,input=input,contains_all=expected_output.contains",
         ),
         (
@@ -255,6 +255,13 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
         ("people.csv", "user,answer\nana,yes\n", "input=FIELD,expected_output=answer"),
         ("chosen.csv", "question,answer,true_answer,reference\na b,c,d,e\n", "input=question,expected_output=ref"),
         ("suite.json", '{"v": 1, "items": [{"prompt": "Hi", "answer": "Yo"}]}', "input=prompt,expected_output=answer"),
+        ("goldens.json", '{"goldens": [{"query": "Hi", "answer": "Yo"}]}', "input=query,expected_output=answer"),
+        (
+            "own.json",
+            '{"cases": [{"id": 1, "inputs": "Hi", "answer": "Yo"}]}',
+            "id=id,input=inputs,expected_output=ans",
+        ),
+        ("set.json", '{"v": 1, "cases": [{"inputs": "Hi", "expected_output": "Yo"}]}', "input=inputs,expected_output="),
     ],
 )
 def test_home_made_cases_are_refused_with_a_proposed_field_map(folder, file, content, proposal):

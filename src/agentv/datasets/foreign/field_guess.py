@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, listed, value_at
+from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, tool_calls, value_at
 from agentv.datasets.foreign.values import is_blank, parsed, text_of, texts_of
 
 UNSURE = 0.5
@@ -16,22 +16,11 @@ UNSURE = 0.5
 _SYNONYMS: dict[str, tuple[str, ...]] = {
     "id": ("id", "qid", "case_id", "test_id", "eval_id", "example_id", "question_id", "name", "key", "uuid"),
     "input": (
-        *("input", "question", "query", "prompt", "user_input", "instruction", "user_message", "usermessage"),
-        *("message",),
-        *("text", "user_prompt", "user_query", "body", "scenario", "payload", "ticket", "email", "request", "problem"),
-        *(
-            "problem_statement",
-            "task_description",
-            "email_body",
-            "inputs",
-            "utterance",
-            "task",
-            "input_text",
-            "sentence",
-            "article",
-            "dialogue",
-        ),
-        *("conversation", "messages", "review", "goal", "user", "q", "src", "source_text", "source_sentence", "source"),
+        *("input", "question", "query", "prompt", "user_input", "instruction", "user_message"),
+        *("usermessage", "message", "text", "user_prompt", "user_query", "body", "scenario", "payload"),
+        *("ticket", "email", "request", "problem", "problem_statement", "task_description", "email_body"),
+        *("inputs", "utterance", "task", "input_text", "sentence", "article", "dialogue", "conversation"),
+        *("messages", "review", "goal", "user", "q", "src", "source_text", "source_sentence", "source"),
         *("intent", "research_problem"),
     ),
     "expected_output": (
@@ -70,8 +59,11 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
         *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
         *("expected_not_contains", "must_not_contain_any", "expected_absent", "forbidden_terms"),
     ),
-    "tools": ("expected_tools", "expect_tools", "required_tools", "tools_include"),
-    "not_tools": ("forbidden_tools", "forbid_tools", "tools_exclude", "tools_not_called"),
+    "tools": (
+        *("expected_tools", "expect_tools", "required_tools", "tools_include", "expected_tool", "expect_tool"),
+        *("expected_tool_calls", "must_call"),
+    ),
+    "not_tools": ("forbidden_tools", "forbid_tools", "tools_exclude", "tools_not_called", "must_not_call"),
     "rubrics": (
         *(
             "rubrics",
@@ -133,13 +125,16 @@ _NO_CHECK = re.compile("(?:id|type|count|name|path|status|at)$", re.IGNORECASE)
 _PARTS = re.compile(r"(?:no_)?tools?|(?:not_)?contains?|must|should|forbidden|m(?:in|ax)_", re.IGNORECASE)
 """How the keys of an object begin that lists checks."""
 
+_CALL = frozenset(("name", "tool", "tool_name", "args", "arguments", "params", "parameters", "tool_input"))
+"""Keys of a tool that is expected."""
+
 _PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
 """A part of a regular expression, which is not a text that an answer contains."""
 
 _TEXT_ONLY = frozenset({"translation", "summary", "highlights"})
 """Names of an answer that is a text: an object has several."""
 
-_JOINED = (("instruction", "input"), ("subject", "body"), ("title", "body"))
+_JOINED = (("instruction", "input"), ("subject", "body"), ("title", "body"), ("premise", "hypothesis"))
 """Names of fields that are an input together."""
 
 _PASSAGES = ("context", "passage", "paragraph", "story", "document", "article")
@@ -216,14 +211,24 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
         ]
     parts = tuple(guess.path for guess in guesses if "." in guess.path)  # an object of checks is not an answer
     guesses = [guess for guess in guesses if not any(path.startswith(f"{guess.path}.") for path in parts)]
+    guesses = _with_joined(guesses, names, records, used_names)
     if not _OPTIONS.isdisjoint(re.sub(r"^(?:chat|conversation)_", "", name.lower()) for name in names):
         guesses = [guess for guess in guesses if guess.key != "input"]
     if all(guess.key != "input" for guess in guesses):
         guesses = [guess for guess in guesses if guess.key != "expected_output" or _EXPECTED.search(guess.path)]
-    guesses = _with_joined(guesses, names, records, used_names)
+    guesses = [_without_case(guess, records) if "contains" in guess.key else guess for guess in guesses]
     if guesses and any(name not in used_names for name in names):
         guesses.append(Guess(f"{METADATA}*", "*", 1.0, "all other fields"))
     return guesses
+
+
+def _without_case(guess: Guess, records: Collection[dict[str, Any]]) -> Guess:
+    """Return a guess for texts of an answer: if all are in lower case, the comparison ignores it."""
+    texts = "".join(text_of(value_at(record, guess.path)) for record in records)
+    if not texts.islower():
+        return guess
+    reason = f"{guess.reason}, whose texts are in lower case"
+    return msgspec.structs.replace(guess, key=guess.key.replace("contains", "icontains"), reason=reason)
 
 
 def _with_joined(
@@ -235,7 +240,8 @@ def _with_joined(
     head, dot, own = paths.get("input", "").rpartition(".")
     objects = [value for record in records if isinstance(value := value_at(record, head), dict)] if dot else []
     siblings = {str(name).lower(): f"{head}.{name}" for value in objects for name in value} if dot else plain
-    pair = next((pair for pair in _JOINED if own.lower() in pair and {*pair} <= siblings.keys()), None)
+    pairs = [pair for pair in _JOINED if own.lower() in pair or not own]
+    pair = next((pair for pair in pairs if {*pair} <= siblings.keys()), None)
     fields = [siblings[name] for name in pair] if pair else []
     passage = next((plain[name] for name in _PASSAGES if name in plain), None)
     if not fields and passage is not None and "input" in paths and paths["input"] != passage:
@@ -245,8 +251,9 @@ def _with_joined(
     used_names.update(fields)
     reason = f"the fields {' and '.join(map(repr, fields))}, joined"
     joined = Guess("input", "+".join(fields), 0.9, reason)
-    others = [guess for guess in guesses if guess.path not in fields or guess.key == "input"]
-    return [joined if guess.key == "input" else guess for guess in others]
+    others = [guess for guess in guesses if guess.path not in fields and guess.key != "input"]
+    place = next((number for number, guess in enumerate(guesses) if guess.key == "input"), 0)
+    return [*others[:place], joined, *others[place:]]
 
 
 def _is_about(records: Collection[dict[str, Any]], passage: str, answer: str | None) -> bool:
@@ -278,8 +285,14 @@ def missing_keys(guesses: Collection[Guess]) -> list[str]:
 def unchecked_names(guesses: Collection[Guess], records: Collection[dict[str, Any]]) -> list[str]:
     """Return the fields that look like a check, and have no part in the map."""
     used = {re.split(r"[.\[]", path)[0] for guess in guesses for path in guess.path.split("+")}
+    paths = {guess.path for guess in guesses}
     names = dict.fromkeys(str(name) for record in records for name, value in record.items() if not is_blank(value))
-    return [name for name in names if name not in used and _CHECK.match(name) and not _NO_CHECK.search(name)]
+    fields = [name for name in names if name not in used]
+    for head in used - paths:  # the other parts of an object
+        values = [value for record in records if isinstance(value := record.get(head), dict)]
+        parts = dict.fromkeys(f"{head}.{key}" for value in values for key in value if not is_blank(value[key]))
+        fields += [part for part in parts if part not in {path.partition("[")[0] for path in paths}]
+    return [name for name in fields if _CHECK.match(name.rpartition(".")[2]) and not _NO_CHECK.search(name)]
 
 
 def _by_word(key: str, names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]) -> str | None:
@@ -319,7 +332,9 @@ def _by_name(
             continue
         if synonym == "intent" and (key == "input") == (_mean_words(values) <= _CLASS_WORDS):
             continue
-        if key == "expected_output" and any(map(_lists_checks, values)):
+        if key == "expected_output" and (
+            any(map(_lists_checks, values)) or ("." in name and len(values) < len(records))
+        ):
             continue
         if synonym in _TEXT_ONLY and not all(isinstance(value, str) for value in values):
             continue
@@ -334,12 +349,26 @@ def _by_name(
 
 
 def _lists_checks(value: Any) -> bool:
-    """Whether a value is an object of checks, such as a tool, and so no answer."""
-    return isinstance(value, dict) and any(_PARTS.match(str(name)) for name in value)
+    """Whether a value is an object of checks, such as a tool, or of objects, and so no answer."""
+    if not isinstance(value, dict):
+        return False
+    return any(_PARTS.match(str(name)) for name in value) or all(isinstance(item, dict) for item in value.values())
 
 
 def _is_text_list(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 1 and all(isinstance(item, str) for item in value)
+
+
+def _are_calls(value: Any, *, allows_arguments: bool) -> bool:
+    """Whether a value has names of tools, or objects that have only a name and arguments."""
+    if not isinstance(value, list | str):
+        return False
+    with suppress(ValueError):
+        calls = tool_calls(value)
+        is_whole = all(item.keys() <= _CALL for item in value if isinstance(item, dict))
+        is_plain = allows_arguments or not any(call["input"] for call in calls)
+        return is_whole and is_plain and not any(" " in call["tool"] for call in calls)
+    return False
 
 
 def _mean_words(values: list[Any]) -> float:
@@ -352,9 +381,7 @@ def _suits(key: str, values: list[Any]) -> bool:
     if key == "id":
         return len(set(texts)) == len(texts) and max(map(len, texts)) <= 200
     if key.endswith("tools"):
-        names = [name for value in values for name in listed(value)]
-        are_names = not any(" " in name or name.startswith("{") for name in names)
-        return are_names and all(isinstance(parsed(value), list | str) for value in values)
+        return all(_are_calls(parsed(value), allows_arguments=key == "tools") for value in values)
     if key in LISTS and any(isinstance(parsed(value), dict) for value in values):
         return False
     if "contains" in key and any(

@@ -10,6 +10,7 @@ import msgspec
 from agentv.datasets.case.shorthand import ItemIds
 from agentv.datasets.foreign.foreign_format import PlainMapper
 from agentv.datasets.foreign.values import (
+    call_of,
     expected_calls,
     filled,
     first_of,
@@ -84,7 +85,7 @@ class FieldMap(msgspec.Struct, frozen=True):
         else:
             name = key.removeprefix(NOT)
             if name == "tools":
-                row["assertions"] += _tool_checks(listed(value), is_forbidden=key != name)
+                row["assertions"] += _tool_checks(tool_calls(value), is_forbidden=key != name)
                 return
             entries = _checks(name, value) if CHECKS[name] else [{"type": name, "value": value}]
             row["assertions"] += [{**entry, "negate": True} if key.startswith(NOT) else entry for entry in entries]
@@ -228,12 +229,24 @@ def _rubric(item: Any) -> Any:
     return {"expected_outcome": text, "weight": weight}
 
 
-def _tool_checks(names: list[str], *, is_forbidden: bool) -> list[dict[str, Any]]:
+def tool_calls(value: Any) -> list[dict[str, Any]]:
+    """Return the calls in a field: names of tools, or objects with a name and arguments. Raises ValueError."""
+    items = parsed(value)
+    items = items if isinstance(items, list) else [items] if isinstance(items, dict) else listed(items)
+    calls = [call_of(item if isinstance(item, dict) else {"name": text_of(item)}) for item in items]
+    if any(not isinstance(call["input"], dict) for call in calls):
+        raise ValueError("The arguments of a tool must be an object")
+    return calls
+
+
+def _tool_checks(calls: list[dict[str, Any]], *, is_forbidden: bool) -> list[dict[str, Any]]:
     """Return the evaluators for tools that are called in any order, or that are not."""
     if not is_forbidden:
-        return [expected_calls([{"tool": name, "input": {}} for name in names])] if names else []
+        return [expected_calls(calls)] if calls else []
+    if any(call["input"] for call in calls):
+        raise ValueError("'not_tools' needs names of tools, and the record has arguments")
     forbidden = {"type": "tool_trajectory", "mode": "any_order", "negate": True}
-    return [{**forbidden, "minimums": {name: 1}} for name in names]
+    return [{**forbidden, "minimums": {call["tool"]: 1}} for call in calls]
 
 
 def _checks(name: str, value: Any) -> list[dict[str, Any]]:

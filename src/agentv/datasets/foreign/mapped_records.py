@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys
 from agentv.datasets.case.shorthand import ItemIds, is_result
-from agentv.datasets.foreign.field_guess import Guess, guess_map, map_text
+from agentv.datasets.foreign.field_guess import Guess, guess_map, map_text, unchecked_names
 from agentv.datasets.foreign.field_map import (
     FieldMap,
     check_fields,
@@ -113,6 +113,10 @@ class _MappedRecords(ForeignFormat):
             document.mapped.differ(
                 f"the list '{name}' has records with an input too, and is not read: move it to its own file"
             )
+
+        own = [Guess(key, key, 1.0, "") for key in _KEYS] if fields is OUR_NAMES else []
+        for name in unchecked_names(own, rows_of(record_file(document.source.files[0]))) if own else ():
+            document.mapped.differ(f"the field '{name}' looks like a check, and is not one here: it is in the metadata")
 
         def rows(record: Record, lose: Lose) -> list[dict[str, Any]]:
             row = _own_row(record.data) if fields is OUR_NAMES else fields.row(record.data)

@@ -161,7 +161,17 @@ def call_of(data: Any) -> dict[str, Any]:
     name = first_of(inner, "name", "tool", "tool_name", "toolName")
     if not isinstance(name, str):
         raise ValueError("A tool call has no name")
-    keys = ("arguments", "args", "input", "input_parameters", "inputParameters", "parameters", "kwargs", "tool_input")
+    keys = (
+        "arguments",
+        "args",
+        "input",
+        "input_parameters",
+        "inputParameters",
+        "parameters",
+        "params",
+        "kwargs",
+        "tool_input",
+    )
     arguments = parsed(next((inner[key] for key in keys if inner.get(key) is not None), {}))
     return {"tool": name, "input": arguments}
 

@@ -44,6 +44,7 @@ _MARKS = (
 _QUESTIONS = ("question", "query", "prompt", "messages", "user_scenario")
 """Keys of other tools' records that may also have a `scenario`."""
 
+_MAIN = frozenset(("input", "scenario"))
 _LISTS = ("goldens", "conversationalGoldens", "conversational_goldens")
 _USED = (
     *(
@@ -71,8 +72,9 @@ class _DeepEvalGoldens(ForeignFormat):
     writes = (".json", ".jsonl")
 
     def fits(self, file: RecordFile) -> bool:
-        if any(isinstance(document_of(file).get(key), list) for key in _LISTS):
-            return True
+        lists = [value for key in _LISTS if isinstance(value := document_of(file).get(key), list)]
+        if lists:
+            return all(isinstance(item, dict) and _MAIN & item.keys() for items in lists for item in items)
         rows = objects(file)
         is_conversation = all_have(rows, "scenario") and not any_has(rows, *_QUESTIONS)
         return any_has(rows, *_MARKS) and (all_have(rows, "input") or is_conversation)

@@ -13,6 +13,8 @@ from agentv.datasets.foreign.values import cell_value, filled, first_of, is_blan
 _NAMES = (("chosen", "rejected"), ("preferred_output", "non_preferred_output"))
 _PROMPTS = ("prompt", "question", "conversations", "input", "instruction")
 _USED = ("id", "prompt_id", "system", *_PROMPTS, *_NAMES[0], *_NAMES[1])
+_MESSAGE = frozenset(("role", "from", "messages"))
+"""Keys of messages, and of an object with a list of them."""
 _TURN = re.compile(r"\n\n(Human|Assistant): ?")
 """The start of a message in conversations that are one text."""
 
@@ -26,7 +28,7 @@ class _PreferencePairs(ForeignFormat):
         return any(all_have(objects(file), *names) for names in _NAMES)
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
-        data = {key: cell_value(value) for key, value in record.data.items()}
+        data = {key: _cell(value) for key, value in record.data.items()}
         better, worse = next((data[a], data[b]) for a, b in _NAMES if a in data and b in data)
         chosen, rejected = (_messages(value, "assistant", lose) for value in (better, worse))
         if not chosen or not rejected or any(is_blank(pair[-1].get("content")) for pair in (chosen, rejected)):
@@ -45,6 +47,13 @@ class _PreferencePairs(ForeignFormat):
 
 
 PREFERENCE_PAIRS = _PreferencePairs()
+
+
+def _cell(value: Any) -> Any:
+    """Return the messages in the text of a cell. Other texts, such as an answer in JSON, are unchanged."""
+    data = cell_value(value)
+    first = data[0] if isinstance(data, list) and data else data
+    return data if isinstance(first, dict) and not _MESSAGE.isdisjoint(first) else value
 
 
 def _prompt(data: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:

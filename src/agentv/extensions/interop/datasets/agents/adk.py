@@ -42,7 +42,7 @@ _CASES = ("eval_cases", "evalCases")
 _SETS = ("eval_set_id", "evalSetId")
 _IDS = ("eval_id", "evalId", "eval_case_id", "evalCaseId")
 _BEHAVIOR = ("behavior_instructions", "behaviorInstructions", "description")
-_CONFIGS = ("test_config.json", "eval_config.json", "../eval_config.json")
+_CONFIGS = ("test_config.json", *(f"{folder}eval_config.{kind}" for folder in ("", "../") for kind in ("json", "yaml")))
 """Where criteria are: the first is read by ADK itself, the others are those of its project templates."""
 
 _QUALITY = "rubric_based_final_response_quality_v1"
@@ -54,10 +54,12 @@ _RUBRIC_TYPES = {
 """Criteria that use rubrics, and the type of the rubrics of turns and cases that each uses."""
 
 _TURN_KEYS = frozenset(
-    (
-        *("invocation_id", "user_content", "final_response", "intermediate_data", "creation_timestamp", "rubrics"),
-        *("app_details", "duration", "model_duration", "tool_duration"),
-    )
+    "invocation_id user_content final_response intermediate_data creation_timestamp rubrics app_details "
+    "duration model_duration tool_duration".split()
+)
+_CASE_KEYS = frozenset(
+    "eval_id eval_case_id name conversation data conversation_scenario prompt reference session_input "
+    "initial_session final_session_state rubrics rubric_groups metadata creation_timestamp".split()
 )
 _MOST_INVOCATIONS = 20
 """The default limit of ADK for messages of a simulated user."""
@@ -77,6 +79,7 @@ _MODES = {
 _JUDGED = ("final_response_match_v2", "response_evaluation_score")
 _MEAN = "ADK compares the mean of the turns with a limit, and here each turn must reach it"
 _NO_ANSWER = "a turn without a final response, which ADK scores 0 by response_match_score: its answer is not checked"
+_NO_CRITERIA = "the configuration has no criteria, without which ADK checks nothing: here a judge checks the answers"
 _NO_RUBRICS = "rubrics that ADK ignores, because no criterion uses their `type`: here a judge checks them"
 
 
@@ -152,7 +155,7 @@ class _ADK(ForeignFormat):
         row: dict[str, Any] = {
             "id": first_of(data, *_IDS, "name"),
             "rubrics": list({item["id"]: item for item in (*criteria.rubrics, *_rubrics(data))}.values()),
-            "metadata": {**object_at(data, "metadata"), **filled({"session_input": session})},
+            "metadata": {**_others(data), **object_at(data, "metadata"), **filled({"session_input": session})},
         }
         if turns:
             return [restore(with_turns(row, turns), data, "metadata", lose)]
@@ -226,9 +229,21 @@ def _rubrics(data: dict[str, Any]) -> list[dict[str, Any]]:
     return list(rubrics.values())
 
 
+def _snake(key: Any) -> str:
+    return re.sub(r"(?=[A-Z])", "_", str(key)).lower()
+
+
+def _others(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a case that no part of ours has."""
+    return {key: value for key, value in data.items() if _snake(key) not in _CASE_KEYS and not is_blank(value)}
+
+
 def _differences(data: dict[str, Any], criteria: _Criteria) -> Iterator[str]:
     """Yield what ADK does in another way with a case."""
     turns = [turn for turn in data.get("conversation") or data.get("data") or () if isinstance(turn, dict)]
+    yield from (f"'{key}' of a case, which has no counterpart: it is in the metadata" for key in _others(data))
+    if not criteria.names and "prompt" not in data:
+        yield _NO_CRITERIA
     if len(turns) > 1 and criteria.has_limits:
         yield _MEAN
     if "response_match_score" in criteria.names:
@@ -245,7 +260,9 @@ def _criteria(path: str, lose: Lose) -> _Criteria:
     configs = (os.path.join(os.path.dirname(path), name) for name in _CONFIGS)
     config = next((name for name in configs if os.path.isfile(name)), None)
     document = document_of(record_file(config)) if config else {}
-    limits = document["criteria"] if isinstance(document.get("criteria"), dict) else _CRITERIA
+    limits = object_at(document, "criteria") if config else _CRITERIA
+    for name in document.get("metrics_to_run") or ():
+        lose(f"the metric '{text_of(name)}'")
     calls: dict[str, Any] | None = None
     answers: list[dict[str, Any]] = []
     rubrics: list[dict[str, Any]] = []
@@ -285,7 +302,7 @@ def _new_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str
     steps = first_of(turn, "intermediate_data", "intermediateData") or {}
     rubrics = _rubrics(turn)
     for key in turn:
-        if re.sub(r"(?=[A-Z])", "_", str(key)).lower() not in _TURN_KEYS:
+        if _snake(key) not in _TURN_KEYS:
             lose(f"'{key}' of a turn, which ADK refuses")
     row = _turn(
         first_of(turn, "user_content", "userContent"),

@@ -18,7 +18,10 @@ _BUILT_IN = (
     *("Equals", "EqualsExpected", "Contains", "MaxDuration", "LLMJudge", "HasMatchingSpan", "ToolCorrectness"),
     *("TrajectoryMatch", "ArgumentCorrectness", "MaxToolCalls", "MaxModelRequests", "GEval"),
 )
-_USED = ("name", "inputs", "expected_output", "metadata", "evaluators", _SKIPPED, _REFUSED)
+_DOCUMENT = frozenset(("$schema", "name", "cases", "evaluators", "report_evaluators"))
+_FIELDS = frozenset(("name", "inputs", "expected_output", "metadata", "evaluators"))
+"""All fields of a document, and of a case: pydantic-evals refuses a file with others."""
+_USED = (*_FIELDS, _SKIPPED, _REFUSED)
 
 
 class _PydanticCases(ForeignFormat):
@@ -28,16 +31,18 @@ class _PydanticCases(ForeignFormat):
     in_folders = True
 
     def fits(self, file: RecordFile) -> bool:
-        cases = document_of(file).get("cases")
+        document = document_of(file)
+        cases = document.get("cases")
         return (
-            isinstance(cases, list)
+            document.keys() <= _DOCUMENT
+            and isinstance(cases, list)
             and bool(cases)
-            and all(isinstance(case, dict) and "inputs" in case for case in cases)
+            and all(isinstance(case, dict) and "inputs" in case and case.keys() <= _FIELDS for case in cases)
         )
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         document = document_of(file)
-        for name in document.get("report_evaluators") or ():
+        for name in _listed(document.get("report_evaluators")):
             lose(f"the report evaluator '{_name_of(name)}'")
         shared = [item for item in _listed(document.get("evaluators")) if _name_of(item) != _EQUALS]
         return filled({"dataset": document.get("name"), "assertions": _entries(shared, lose)})
@@ -79,7 +84,17 @@ PYDANTIC_CASES = _PydanticCases()
 
 
 def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return [_short_form(item) for item in value] if isinstance(value, list) else []
+
+
+def _short_form(item: Any) -> Any:
+    """Return an evaluator with a `name` and `arguments` as `Name` or `{Name: argument}`; other values unchanged."""
+    if not isinstance(item, dict) or "arguments" not in item or not isinstance(item.get("name"), str):
+        return item
+    arguments = item["arguments"]
+    if isinstance(arguments, list) and len(arguments) == 1:  # one that has no name
+        arguments = {"value": arguments[0]} if isinstance(arguments[0], dict) else arguments[0]
+    return {item["name"]: arguments} if arguments is not None else item["name"]
 
 
 def _name_of(entry: Any) -> str:
