@@ -53,13 +53,14 @@ _RUBRIC_TYPES = {
 }
 """Criteria that use rubrics, and the type of the rubrics of turns and cases that each uses."""
 
-_TURN_KEYS = frozenset(
-    "invocation_id user_content final_response intermediate_data creation_timestamp rubrics app_details "
-    "duration model_duration tool_duration".split()
+_TURN_KEYS = (
+    *("invocation_id", "user_content", "final_response", "intermediate_data", "creation_timestamp", "rubrics"),
+    *("app_details", "duration", "model_duration", "tool_duration"),
 )
-_CASE_KEYS = frozenset(
-    "eval_id eval_case_id name conversation data conversation_scenario prompt reference session_input "
-    "initial_session final_session_state rubrics rubric_groups metadata creation_timestamp".split()
+_CASE_KEYS = (
+    *("eval_id", "eval_case_id", "name", "conversation", "data", "conversation_scenario", "prompt", "reference"),
+    *("session_input", "initial_session", "final_session_state", "rubrics", "rubric_groups", "metadata"),
+    "creation_timestamp",
 )
 _MOST_INVOCATIONS = 20
 """The default limit of ADK for messages of a simulated user."""
@@ -76,6 +77,7 @@ _MODES = {
     "1": "in_order",
     "2": "superset",
 }
+_ROUGE = {"type": "rouge", "variant": "rouge1", "stem": True}
 _JUDGED = ("final_response_match_v2", "response_evaluation_score")
 _MEAN = "ADK compares the mean of the turns with a limit, and here each turn must reach it"
 _NO_ANSWER = "a turn without a final response, which ADK scores 0 by response_match_score: its answer is not checked"
@@ -275,15 +277,7 @@ def _criteria(path: str, lose: Lose) -> _Criteria:
             ignored = first_of(options, "ignore_args", "ignoreArgs") is True
             calls = {"mode": _MODES[mode], "args_match": "ignore" if ignored else "exact", "required": True}
         elif name == "response_match_score":  # ROUGE-1 with stemming
-            answers.append(
-                {
-                    "type": "rouge",
-                    "variant": "rouge1",
-                    "stem": True,
-                    "threshold": options["threshold"],
-                    "required": True,
-                }
-            )
+            answers.append({**_ROUGE, "threshold": options["threshold"], "required": True})
         elif name in _JUDGED:
             answers.append({"type": "llm_judge", "required": True})
         elif name == _QUALITY:
