@@ -95,7 +95,9 @@ class Run:
 
     def __repr__(self) -> str:
         targets = self.summary.targets.items()
-        means = (f"{name} {'not scored' if found.mean is None else f'{found.mean:.3f}'}" for name, found in targets)
+        means = (
+            f"{name} {'not scored' if summary.mean is None else f'{summary.mean:.3f}'}" for name, summary in targets
+        )
         return f"<Run {self.path.name}: {', '.join(means)}>"
 
     def _repr_html_(self) -> str:
@@ -157,12 +159,12 @@ def compare(before: GivenRun | list[GivenRun], after: GivenRun, **options: Any) 
     from agentv.comparison.sampling.selected_variant import correct_selection  # late: as above
 
     loaded = []
-    for given in (before, after):
-        if isinstance(given, list | tuple):
-            loaded.append(scores.RunScores(*open_baseline(list(map(_name, given)))))
+    for source in (before, after):
+        if isinstance(source, list | tuple):
+            loaded.append(scores.RunScores(*open_baseline(list(map(_name, source)))))
         else:
-            path, picked = named_run(_name(given))
-            loaded.append(scores.RunScores(path, _name(given), picked))
+            path, picked = named_run(_name(source))
+            loaded.append(scores.RunScores(path, _name(source), picked))
     comparison = run_comparison.compare_runs(loaded[0], loaded[1], run_comparison.CompareOptions(**options))
     return correct_selection(comparison, loaded[0], loaded[1])
 
@@ -187,7 +189,7 @@ def assert_passes(
     __tracebackhide__ = True  # pytest shows the test that failed, not this function
     if case is not None and fields:
         raise UsageError("Pass either a case or its fields", f"Both 'case' and '{next(iter(fields))}' are given")
-    given = case if case is not None else {"id": "answer", "input": "", **fields}
+    entry = case if case is not None else {"id": "answer", "input": "", **fields}
     if evaluators == [] or (evaluators is None and case is None):
         raise NoEvaluatorsError(
             "assert_passes needs evaluators", hint='For example: [{"type": "contains", "value": "yes"}]'
@@ -197,7 +199,7 @@ def assert_passes(
         return answer
 
     with TemporaryDirectory(prefix="agentv-answer-") as folder:
-        plan = _prepared(([given], answering, evaluators), {"trials": 1}, None)
+        plan = _prepared(([entry], answering, evaluators), {"trials": 1}, None)
         run(plan, open_store(plan, os.path.join(folder, "run"), listed=False), open_executor(plan), Observer())
         (result,) = RunStore.open(os.path.join(folder, "run")).records()
     if result.error is not None:
@@ -239,23 +241,23 @@ class _Started(Observer):
         return self._display.watch(running)
 
 
-def _executed(given: Given, out: Any, options: dict[str, Any], observer: Observer) -> Outcome:
+def _executed(inputs: Given, out: Any, options: dict[str, Any], observer: Observer) -> Outcome:
     if not isinstance(out, str | os.PathLike | None):
         raise UsageError(f"'out' must be a path, got {type(out).__name__}")
     folder, file = output_paths(None if out is None else os.fspath(out))
     trusted = options.get("trust") or ()
     with trusting([trusted] if isinstance(trusted, str | os.PathLike) else trusted):
-        plan = _prepared(given, options, None if file is None else file[0])
+        plan = _prepared(inputs, options, None if file is None else file[0])
         outcome = run(plan, open_store(plan, folder), open_executor(plan), observer)
     if file is not None:
         export_records(outcome.folder / "results.jsonl", *file)
     return outcome
 
 
-def _prepared(given: Given, named: dict[str, Any], written: str | None) -> RunPlan:
-    dataset, target, evaluators = given
+def _prepared(inputs: Given, settings: dict[str, Any], export_path: str | None) -> RunPlan:
+    dataset, target, evaluators = inputs
     paths = _paths(dataset)
-    options = _options(paths or (), named)
+    options = _options(paths or (), settings)
     cases: CaseSource | InMemoryCases
     if paths is None:
         given_cases = _given(dataset)
@@ -267,24 +269,24 @@ def _prepared(given: Given, named: dict[str, Any], written: str | None) -> RunPl
     targets = () if target is None or isinstance(target, str) else (_target(target),)
     if isinstance(target, str):
         options = msgspec.structs.replace(options, targets=(target,))
-    return prepare(options, cases, given=targets, evaluators=_specs(evaluators), written=written)
+    return prepare(options, cases, given=targets, evaluators=_specs(evaluators), written=export_path)
 
 
-def _options(paths: tuple[str, ...], given: dict[str, Any]) -> EvalOptions:
-    for name in given:
+def _options(paths: tuple[str, ...], settings: dict[str, Any]) -> EvalOptions:
+    for name in settings:
         if name not in OPTIONS:
             hint = did_you_mean(name, OPTIONS) or f"Known: {', '.join(OPTIONS)}"
             raise UsageError(f"Unknown option '{name}'", hint=hint)
-    filters = given.get("filter", ())
+    filters = settings.get("filter", ())
     gates: dict[str, Any] = {
-        name: _share(name, given[name]) for name in ("threshold", "min_pass_rate") if given.get(name) is not None
+        name: _share(name, settings[name]) for name in ("threshold", "min_pass_rate") if settings.get(name) is not None
     }
-    if given.get("gate_on") is not None:
-        gates["gate_on"] = given["gate_on"]
-    if given.get("max_errors") is not None:
-        gates["max_errors"], gates["errors_are_share"] = parse_max_errors(str(given["max_errors"]))
-    known = {name: value for name, value in given.items() if name in EvalOptions.__struct_fields__}
-    data = {**known, "paths": paths, "filters": [filters] if isinstance(filters, str) else filters}
+    if settings.get("gate_on") is not None:
+        gates["gate_on"] = settings["gate_on"]
+    if settings.get("max_errors") is not None:
+        gates["max_errors"], gates["errors_are_share"] = parse_max_errors(str(settings["max_errors"]))
+    fields = {name: value for name, value in settings.items() if name in EvalOptions.__struct_fields__}
+    data = {**fields, "paths": paths, "filters": [filters] if isinstance(filters, str) else filters}
     try:
         return msgspec.convert({**data, "gates": gates or None}, EvalOptions).lasting()
     except msgspec.ValidationError as error:

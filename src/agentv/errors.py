@@ -189,13 +189,13 @@ def start_of(text: str, most: int) -> str:
     """Return the start of a text, cut between words: half a secret would not be recognized."""
     if len(text) <= most:
         return text
-    kept = text[: most - 1]
+    start = text[: most - 1]
     if not text[most - 1].isspace():
         # Data without spaces is cut at other signs. A very long word is not a secret.
-        last = kept[-_LONGEST_WORD - 1 :]
-        lengths = (len(found[0]) for pattern in (_LAST_WORD, _LAST_TOKEN) if (found := pattern.search(last)))
-        kept = kept[: len(kept) - next((length for length in lengths if length <= _LONGEST_WORD), 0)]
-    return kept.rstrip() + "…"
+        last = start[-_LONGEST_WORD - 1 :]
+        lengths = (len(match[0]) for pattern in (_LAST_WORD, _LAST_TOKEN) if (match := pattern.search(last)))
+        start = start[: len(start) - next((length for length in lengths if length <= _LONGEST_WORD), 0)]
+    return start.rstrip() + "…"
 
 
 def end_of(text: str, most: int) -> str:

@@ -115,9 +115,9 @@ class Registry:
         """Return a hint for an unknown kind: its replacement, a similar name, or the known names."""
         from agentv.model.diagnostics import did_you_mean  # late: only needed for a mistake
 
-        known = [*self._rows, *self._aliases, *self._plugins()]
+        names = [*self._rows, *self._aliases, *self._plugins()]
         instead = self.elsewhere.get(name.replace("_", "-"))
-        return instead or did_you_mean(name, known) or f"Known {self._noun}: {', '.join(self._rows)}"
+        return instead or did_you_mean(name, names) or f"Known {self._noun}: {', '.join(self._rows)}"
 
     def _row(self, name: str) -> str | None:
         """Return the row of a built-in kind. Extensions are imported only if it is not one of the kernel."""

@@ -241,7 +241,7 @@ def _home(kind: Kind, field: msgspec.structs.FieldInfo, shared: list[Kind]) -> K
 
 def _richer(kind: Kind, key: str, value: Schema) -> Schema:
     """Return a more specific schema for values that the type declares as any object."""
-    known: dict[str, Schema] = {
+    schemas: dict[str, Schema] = {
         "evaluators": {"type": "array", "items": {"$ref": "#/$defs/evaluator"}},
         "evaluator": {"$ref": "#/$defs/evaluator_type"},
         "input": {"$ref": "#/$defs/input"},
@@ -249,7 +249,7 @@ def _richer(kind: Kind, key: str, value: Schema) -> Schema:
         "rubrics": {"type": "array", "items": {"anyOf": [_STRING, {"$ref": "#/$defs/RubricItem"}]}},
     }
     in_datasets = kind.__module__ == CaseKeys.__module__
-    return known.get(key, value) if in_datasets or key == "evaluators" else value
+    return schemas.get(key, value) if in_datasets or key == "evaluators" else value
 
 
 def _nullable(value: Schema) -> Schema:

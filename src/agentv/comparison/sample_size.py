@@ -195,21 +195,21 @@ def plan(runs: Sequence[RunScores], options: PlanOptions = PlanOptions()) -> Pla
         needs += [_need(spread, "margin", options.margin, count, options.power) for count in trials]
     needs += _gate_needs(runs[0], spread, options)
     could = {count: detectable_difference(spread.noise(count), spread.cases, options.power) for count in trials}
-    found = Plan(spread=spread, power=options.power, needs=tuple(needs), could_show=could)
-    return _with_ranges(found, runs[0], options) if is_unknown else found
+    result = Plan(spread=spread, power=options.power, needs=tuple(needs), could_show=could)
+    return _with_ranges(result, runs[0], options) if is_unknown else result
 
 
-def _with_ranges(found: Plan, run: RunScores, options: PlanOptions) -> Plan:
+def _with_ranges(result: Plan, run: RunScores, options: PlanOptions) -> Plan:
     """Add the range of each number over every correlation between two runs, from 1 (no luck) to 0 (only luck)."""
     alike, unlike = (plan([run], msgspec.structs.replace(options, correlation=each)) for each in (1.0, 0.0))
     needs = tuple(
         need
         if need.cases is None or first.cases is None or second.cases is None or need.observed is not None
         else msgspec.structs.replace(need, cases_range=(min(first.cases, need.cases), max(second.cases, need.cases)))
-        for need, first, second in zip(found.needs, alike.needs, unlike.needs, strict=True)
+        for need, first, second in zip(result.needs, alike.needs, unlike.needs, strict=True)
     )
-    could = {trials: (alike.could_show[trials], unlike.could_show[trials]) for trials in found.could_show}
-    return msgspec.structs.replace(found, needs=needs, could_show_range=could)
+    could = {trials: (alike.could_show[trials], unlike.could_show[trials]) for trials in result.could_show}
+    return msgspec.structs.replace(result, needs=needs, could_show_range=could)
 
 
 def _need(spread: Spread, goal: Literal["difference", "margin"], value: float, trials: int, power: float) -> Need:

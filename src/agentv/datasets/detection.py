@@ -68,8 +68,8 @@ def foreign_format(path: str, *, in_folders: bool = False) -> str | None:
 
 
 def _strongest(path: str, head: bytes, names: Iterable[str]) -> str | None:
-    named = ((name, formats.load_format(name)) for name in names)
-    return strongest(path, (Candidate(name, fmt.strength, partial(fmt.fit, head, path)) for name, fmt in named))
+    candidates = ((name, formats.load_format(name)) for name in names)
+    return strongest(path, (Candidate(name, fmt.strength, partial(fmt.fit, head, path)) for name, fmt in candidates))
 
 
 def _is_ours(head: bytes) -> bool:

@@ -73,7 +73,7 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
             return text
         if (whole := REFERENCE.fullmatch(text.strip())) is not None:
             return plain_value(value_of(whole, place))
-        return REFERENCE.sub(lambda found: value_of(found, place), text)
+        return REFERENCE.sub(lambda match: value_of(match, place), text)
 
     def value_of(match: re.Match[str], place: KeyPath) -> str:
         name = match["variable"]
@@ -126,7 +126,7 @@ def inserter(variables: dict[str, Any], problems: Problems) -> Replace:
             return text
         whole = _NAME.fullmatch(text)
         value = _MISSING if whole is None else _value(variables, whole["name"])
-        return value if value is not _MISSING else _NAME.sub(lambda found: inserted(found, path), text)
+        return value if value is not _MISSING else _NAME.sub(lambda match: inserted(match, path), text)
 
     def inserted(match: re.Match[str], path: KeyPath) -> str:
         if (value := _value(variables, match["name"])) is _MISSING:

@@ -133,8 +133,8 @@ class BaselineScores:
     def score(self, target: str, dataset: str, id: str) -> float | None:
         """Return the mean score of a case; None if it has none."""
         other = target if len(self._targets) > 1 else next(iter(self._targets))
-        found = self._scores.get((other, dataset, id))
-        return None if found is None else found.total / found.count
+        mean = self._scores.get((other, dataset, id))
+        return None if mean is None else mean.total / mean.count
 
 
 class EarlyStopping:

@@ -145,10 +145,10 @@ def named_run(argument: str) -> tuple[str, str | None]:
     )
 
 
-def _splits(given: str) -> Iterator[tuple[str, str | None]]:
+def _splits(text: str) -> Iterator[tuple[str, str | None]]:
     """Yield the ways to read `RUN` or `RUN:suffix`. Target names can contain colons, as model names do."""
-    yield given, None
-    run, suffix = given, ""
+    yield text, None
+    run, suffix = text, ""
     while ":" in run:
         run, _, further = run.rpartition(":")
         suffix = f"{further}:{suffix}" if suffix else further
@@ -164,7 +164,7 @@ class Baseline(NamedTuple):
     picked: str | None = None
 
 
-def open_baseline(given: Sequence[str], candidates: Collection[str] = (), datasets: Collection[str] = ()) -> Baseline:
+def open_baseline(names: Sequence[str], candidates: Collection[str] = (), datasets: Collection[str] = ()) -> Baseline:
     """Open the runs of `--baseline`: several runs with equal fingerprints are one baseline with several trials.
 
     An experiment names all its finished runs. `@NAME` is a tag, an experiment, or the Git branch or commit that runs
@@ -173,21 +173,21 @@ def open_baseline(given: Sequence[str], candidates: Collection[str] = (), datase
     """
     members: dict[str, PoolMember] = {}
     suffixes = set()
-    for name in given:
-        found, suffix = _members(name, datasets)
+    for name in names:
+        group, suffix = _members(name, datasets)
         suffixes.add(suffix)
-        members |= {os.path.realpath(member.path): member for member in reversed(found)}
+        members |= {os.path.realpath(member.path): member for member in reversed(group)}
     if len(suffixes) > 1:
-        raise UsageError("The runs of a baseline must select the same target or prompt", ", ".join(given))
+        raise UsageError("The runs of a baseline must select the same target or prompt", ", ".join(names))
     picked = suffixes.pop()
     excluded = set(map(os.path.realpath, candidates)) if picked is None else set()
-    if len(members) == 1 and len(given) == 1 and next(iter(members.values())).named_by == "run":
-        return Baseline(RunStore.open(next(iter(members.values())).path), given[0], picked)
+    if len(members) == 1 and len(names) == 1 and next(iter(members.values())).named_by == "run":
+        return Baseline(RunStore.open(next(iter(members.values())).path), names[0], picked)
     pooled = [member for path, member in members.items() if path not in excluded]
     if not pooled:
         raise UsageError("The run to compare is the only run of the baseline", hint="Pass an earlier run")
     store = open_pool(pooled, picked)
-    label = given[0] if len(given) == 1 else ""
+    label = names[0] if len(names) == 1 else ""
     count = plural(len(store.runs), "run")
     return Baseline(store, f"{label} ({count})" if label else count, picked)
 
@@ -210,15 +210,15 @@ def lasting_baseline(text: str) -> str:
     return ",".join(f"{label}:{picked}" if picked else label for label in labels)
 
 
-def _members(given: str, datasets: Collection[str]) -> tuple[list[PoolMember], str | None]:
+def _members(text: str, datasets: Collection[str]) -> tuple[list[PoolMember], str | None]:
     """Return the runs that one `--baseline` names, newest first, and the suffix that selects a target or prompt."""
-    for name, suffix in _splits(given):
+    for name, suffix in _splits(text):
         if group := _group(name, datasets):
             return group, suffix
         path = run_path(name)
         if os.path.exists(path):
             return [PoolMember(path, lasting_name(name))], suffix
-    raise UsageError(f"No such run or experiment: {given}", hint="`agentv runs` lists the runs and their experiments")
+    raise UsageError(f"No such run or experiment: {text}", hint="`agentv runs` lists the runs and their experiments")
 
 
 def _group(name: str, datasets: Collection[str]) -> list[PoolMember]:

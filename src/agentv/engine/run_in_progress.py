@@ -222,15 +222,15 @@ class RunInProgress:
     def _skip(self, job: Job, why: str) -> None:
         self.emit(skipped(job, why, self.manifest.run_id))
 
-    def _keep(self, result: Result, written: Written) -> None:
-        """Write a record. `written` receives it without secrets."""
+    def _keep(self, result: Result, on_write: Written) -> None:
+        """Write a record. `on_write` receives it without secrets."""
         if self.plan.draw is not None:
             result = self.plan.draw.with_probability(result)
         if self._early_stop is not None:
             self._early_stop.result(result)
         if self._gate is not None:
             self._gate.add_result(result)
-        self.store.append(result, written)
+        self.store.append(result, on_write)
 
     def _written(self, results: list[Result]) -> None:
         self.summary.add_all(results)

@@ -54,8 +54,8 @@ class LimitHub(BudgetHub):
         if "://" in endpoint:
             lease = self._leases.setdefault(endpoint, FileLease(endpoint))
             most = max(owner.most for owner in owners.values())
-            wanted = min(most, sum(owner.wanted for owner in owners.values()))
-            total = (await lease.update(Owner(most, wanted, sum(owner.owned for owner in owners.values())))).calls
+            demand = min(most, sum(owner.wanted for owner in owners.values()))
+            total = (await lease.update(Owner(most, demand, sum(owner.owned for owner in owners.values())))).calls
         return divide(owners, worker, own, total)
 
     def lose(self, worker: str) -> None:

@@ -48,13 +48,13 @@ class Lease(Protocol):
     def release(self) -> None: ...
 
 
-def fair_shares(total: int, wanted: Mapping[Any, int], turn: int) -> dict[Any, int]:
+def fair_shares(total: int, demands: Mapping[Any, int], turn: int) -> dict[Any, int]:
     """Divide calls between owners, so that none gets more than it wants. What cannot be divided goes around."""
     shares: dict[Any, int] = {}
-    owners = sorted(wanted)
+    owners = sorted(demands)
     places = {owner: (turn - position) % len(owners) for position, owner in enumerate(owners)}
-    for position, owner in enumerate(sorted(owners, key=lambda owner: (wanted[owner], -places[owner]))):
-        shares[owner] = min(wanted[owner], (total - sum(shares.values())) // (len(owners) - position))
+    for position, owner in enumerate(sorted(owners, key=lambda owner: (demands[owner], -places[owner]))):
+        shares[owner] = min(demands[owner], (total - sum(shares.values())) // (len(owners) - position))
     return shares
 
 
@@ -63,8 +63,8 @@ def divide(owners: dict[Any, Owner], name: Any, own: Owner, most: int | None = N
     owners[name] = own
     others = sum(owner.owned for owner in owners.values()) - own.owned
     total = max(owner.most for owner in owners.values()) if most is None else most
-    wanted = {number: owner.wanted for number, owner in owners.items()}
-    share = min(own.most, total) if len(owners) == 1 else fair_shares(total, wanted, int(time.time()))[name]
+    demands = {number: owner.wanted for number, owner in owners.items()}
+    share = min(own.most, total) if len(owners) == 1 else fair_shares(total, demands, int(time.time()))[name]
     # Calls in flight cannot be given back.
     own.owned = max(own.owned, min(share, total - others))
     return Part(min(share, own.owned), TICK_S if own.owned == share else _CHANGE_S)

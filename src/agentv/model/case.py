@@ -239,8 +239,8 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
 
 def refused_case(case: EvalCase, reason: str) -> EvalCase:
     """Return a case that cannot be run, without its evaluators: its jobs end in an error."""
-    kept = {name: getattr(case.details, name) for name in ("description", "cluster", "variables", "prompts")}
-    return msgspec.structs.replace(case, evaluators=(), details=CaseDetails(**kept, case_error=reason))
+    fields = {name: getattr(case.details, name) for name in ("description", "cluster", "variables", "prompts")}
+    return msgspec.structs.replace(case, evaluators=(), details=CaseDetails(**fields, case_error=reason))
 
 
 def case_to_data(case: EvalCase) -> dict[str, Any]:

@@ -218,7 +218,7 @@ def safe_json(data: bytes) -> bytes:
     """Escape what a terminal or a build server would execute in JSON. The values stay the same."""
     if data.isascii() and b"##" not in data:
         return data
-    return _UNSAFE_JSON.sub(lambda found: "".join(map(_json_escape, found[0])), data.decode()).encode()
+    return _UNSAFE_JSON.sub(lambda match: "".join(map(_json_escape, match[0])), data.decode()).encode()
 
 
 def _json_escape(character: str) -> str:
@@ -255,7 +255,7 @@ def excerpt(text: str, longest: int) -> str:
 def markdown(text: str, longest: int) -> str:
     """Escape text for Markdown, so that nothing in it is markup, a link, a mention, a reference or a list."""
     escaped = _MARKDOWN.sub(_entity, one_line(text, longest))
-    escaped = re.sub(r"(?i)\bwww\.", lambda found: found[0][:-1] + "&#46;", escaped)
+    escaped = re.sub(r"(?i)\bwww\.", lambda match: match[0][:-1] + "&#46;", escaped)
     escaped = re.sub(r"(?i)\b(gh-)(?=\d)", rf"\1{_NO_MENTION}", escaped)
     return _STARTS_BLOCK.sub(_NO_MENTION, escaped, count=1) if _STARTS_BLOCK.match(escaped) else escaped
 

@@ -59,8 +59,8 @@ def _add(name: str, read: Callable[[str], str], parts: dict[str, str], on_the_wa
         _check_names(name, match, target, read(target))
         _add(target, read, parts, (*on_the_way, name))
     exported = [match["name"] for match in _EXPORT.finditer(text)]
-    body = _IMPORT.sub(lambda found: _bound(name, found), text)
-    body = _EXPORT.sub(lambda found: f"{found['kind']} {found['name']}", body)
+    body = _IMPORT.sub(lambda match: _bound(name, match), text)
+    body = _EXPORT.sub(lambda match: f"{match['kind']} {match['name']}", body)
     if left_over := _LEFT_OVER.search(body):
         raise ValueError(f"{name} has an import or export in an unknown form: {left_over[0].strip()}")
     parts[name] = f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"

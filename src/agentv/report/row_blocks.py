@@ -97,9 +97,9 @@ class RowColumns:
             "missed": [missed[_missed(item.evaluator_results)] for item in records],
         }
 
-    def names(self, known: dict[str, int] | None = None) -> dict[str, list[Any]]:
-        """Return the names by kind, without the first `known` ones."""
-        result = {kind: list(names)[(known or {}).get(kind, 0) :] for kind, names in self._names.items()}
+    def names(self, counts: dict[str, int] | None = None) -> dict[str, list[Any]]:
+        """Return the names by kind, without the first `counts` ones."""
+        result = {kind: list(names)[(counts or {}).get(kind, 0) :] for kind, names in self._names.items()}
         result["datasets"] = [{"name": name, "path": path} for name, path in result["datasets"]]
         return result
 

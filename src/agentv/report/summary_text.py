@@ -113,13 +113,13 @@ def early_stop_line(stop: EarlyStop) -> str:
     return f"decided     {what} is {stop.answer} {that}{against} ({evidence}){skipped}"
 
 
-def _width_line(found: EarlyStop, what: str) -> str:
+def _width_line(stop: EarlyStop, what: str) -> str:
     """Describe the outcome of `--until`."""
-    width = (found.ci95[1] - found.ci95[0]) / 2
-    if found.answer is None:
-        return f"undecided   {what} is known within ±{width:.3f} after {plural(found.n, 'score')}, not ±{found.value:g}"
-    skipped = f"; {plural(found.not_needed, 'job')} not needed" if found.not_needed else ""
-    return f"decided     {what} is known within ±{found.value:g} after {plural(found.n, 'score')}{skipped}"
+    width = (stop.ci95[1] - stop.ci95[0]) / 2
+    if stop.answer is None:
+        return f"undecided   {what} is known within ±{width:.3f} after {plural(stop.n, 'score')}, not ±{stop.value:g}"
+    skipped = f"; {plural(stop.not_needed, 'job')} not needed" if stop.not_needed else ""
+    return f"decided     {what} is known within ±{stop.value:g} after {plural(stop.n, 'score')}{skipped}"
 
 
 def noise_notes(target: TargetSummary) -> Iterator[tuple[str, str]]:

@@ -227,7 +227,7 @@ def _costliest(results: Sequence[EvaluatorResult]) -> EvaluatorResult | None:
     """Return the evaluator that cost a result the most: of those that did not pass, the largest weighted loss."""
     scored = [entry for entry in results if entry.score is not None]
     missed = [entry for entry in scored if entry.verdict != "pass"] or scored
-    return max(missed, key=lambda found: found.weight * (1 - (found.score or 0.0)), default=None)
+    return max(missed, key=lambda result: result.weight * (1 - (result.score or 0.0)), default=None)
 
 
 def _template(text: str) -> str:

@@ -326,10 +326,10 @@ class RunStore(AbstractContextManager["RunStore"]):
         for writer in filter(None, (self._results, self._cases)):
             writer.check()
 
-    def append(self, result: Result, written: Written = lambda _: None) -> None:
-        """Write a record, together with others that follow quickly; `written` receives it then, with others."""
+    def append(self, result: Result, on_write: Written = lambda _: None) -> None:
+        """Write a record, together with others that follow quickly; `on_write` receives it then, with others."""
         pending = self._pending
-        pending.append((result, written))
+        pending.append((result, on_write))
         assert self._results is not None
         is_due = len(pending) == MOST_PENDING or monotonic() - self._results.written_at >= PENDING_S
         if self._flush_soon is None or is_due:
@@ -354,9 +354,9 @@ class RunStore(AbstractContextManager["RunStore"]):
             block = b"".join(redacted)
         assert self._results is not None
         self._results.write(block)
-        callbacks = [written for _, written in pending]
-        for written, records in groupby(zip(results, callbacks, strict=True), itemgetter(1)):
-            written([result for result, _ in records])
+        callbacks = [on_write for _, on_write in pending]
+        for on_write, records in groupby(zip(results, callbacks, strict=True), itemgetter(1)):
+            on_write([result for result, _ in records])
 
     def append_cases(self, lines: list[bytes]) -> None:
         """Write the lines of several cases, without secrets."""

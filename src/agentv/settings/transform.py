@@ -143,12 +143,12 @@ def _returned(answer: Any, steps: Transform, place: TransformContext) -> Any:
     return value
 
 
-def _reason(found: dict[str, Any]) -> str:
-    if "syntax" in found:
-        return f"is not valid ({found['syntax']})"
-    if "threw" in found:
-        return f"failed ({found['threw'] or 'Error'}: {found['message']})"
-    return f"returned {found.get('odd', 'null')}"
+def _reason(result: dict[str, Any]) -> str:
+    if "syntax" in result:
+        return f"is not valid ({result['syntax']})"
+    if "threw" in result:
+        return f"failed ({result['threw'] or 'Error'}: {result['message']})"
+    return f"returned {result.get('odd', 'null')}"
 
 
 def check_transform(transform: Any, path: KeyPath, problems: Problems) -> None:

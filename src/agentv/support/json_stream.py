@@ -46,7 +46,7 @@ def decode_json(data: bytes, kind: Any = Any) -> Any:
     try:
         return _decoded(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        repaired = _CONSTANT.sub(lambda found: found[0] if found[0][:1] == b'"' else b"null", repair_json(data))
+        repaired = _CONSTANT.sub(lambda match: match[0] if match[0][:1] == b'"' else b"null", repair_json(data))
         if repaired == data:
             raise JsonProblem(_reason(error)) from error
     except RecursionError as error:

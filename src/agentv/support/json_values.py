@@ -116,4 +116,4 @@ def repair_json(body: bytes) -> bytes:
     is_json = body.lstrip()[:1] in (b"{", b"[", b'"')
     if not is_json or _HALF.search(body) is None:
         return body
-    return _ESCAPE.sub(lambda found: rb"\ufffd" if found["half"] else found[0], body)
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if match["half"] else match[0], body)

@@ -169,7 +169,7 @@ def _set(token: str) -> re.Pattern[str] | None:
     """Return the regular expression for `[…]`, which never matches a slash; None for an invalid set."""
     inside = token[1:-1]
     sign = "^" if inside[0] in "!^" else ""
-    characters = re.sub(r"[\\\[\]^&~|]|--", lambda found: re.escape(found[0]), inside[len(sign) :])
+    characters = re.sub(r"[\\\[\]^&~|]|--", lambda match: re.escape(match[0]), inside[len(sign) :])
     try:
         return re.compile(f"(?!/)[{sign}{characters}]")
     except re.error:

@@ -91,5 +91,5 @@ def _unquoted(value: str) -> str:
     if value[:1] == "'":
         return value[1:-1]
     if value[:1] == '"':
-        return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value[1:-1])
+        return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), value[1:-1])
     return value

@@ -158,10 +158,10 @@ class RescoredAnswers(AnswerSource):
     def _value_of(self, job: Job, stored: StoredAnswer) -> Any:
         """Return an answer after the target's current transform; as stored if the target is unknown."""
         record, response = stored.record, stored.response
-        known = self.settings(job.target) is not None and stored.ours
-        if not known and record.candidate_answer is not None:
+        is_known = self.settings(job.target) is not None and stored.ours
+        if not is_known and record.candidate_answer is not None:
             return response.value if record.candidate_answer == response.text else record.candidate_answer
-        if not known and record.raw_answer is not None and record.error is not None:
+        if not is_known and record.raw_answer is not None and record.error is not None:
             raise TransformFailure(record.error.message)
         find_file = partial(self._own_files.path, job.case.place.origin)
         transform, variables = self.transform(job.target), job.case.variables

@@ -199,7 +199,7 @@ def _inserted(text: str, variables: Mapping[str, str]) -> Iterator[str]:
     """Yield a command with variables inserted: into its text, and into its arguments."""
 
     def insert(part: str) -> str:
-        return REFERENCE.sub(lambda found: variables.get(found["variable"], ""), part)
+        return REFERENCE.sub(lambda match: variables.get(match["variable"], ""), part)
 
     if REFERENCE.search(text):
         yield insert(text)

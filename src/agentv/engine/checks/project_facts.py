@@ -46,5 +46,5 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
             own = settings.get(name, {}).get("judge_target")
             return own or (other if other in variables else self.judge_target(other))
 
-        known, may_judge = (*self.known, *settings), (*self.may_judge, *settings, *variables)
-        return msgspec.structs.replace(self, known=known, may_judge=may_judge, judge_target=judge_target)
+        names, may_judge = (*self.known, *settings), (*self.may_judge, *settings, *variables)
+        return msgspec.structs.replace(self, known=names, may_judge=may_judge, judge_target=judge_target)

@@ -172,7 +172,7 @@ def hunks(old: list[str], new: list[str]) -> Iterator[str]:
         raise ValueError("too many lines to compare")
     for line in islice(unified_diff(old_part, new_part, n=_CONTEXT), 2, None):
         if line.startswith("@@"):
-            line = _NUMBERS.sub(lambda found: f"{found[1]}{int(found[2]) + head}", line)
+            line = _NUMBERS.sub(lambda match: f"{match[1]}{int(match[2]) + head}", line)
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 

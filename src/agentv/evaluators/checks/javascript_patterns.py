@@ -41,7 +41,7 @@ _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 def code_units(text: str) -> str:
     """Return a text with the two code units of each character that UTF-16 writes as a pair."""
-    return _ASTRAL.sub(lambda found: "".join(map(chr, _pair(ord(found[0])))), text)
+    return _ASTRAL.sub(lambda match: "".join(map(chr, _pair(ord(match[0])))), text)
 
 
 def _pair(code: int) -> tuple[int, int]:
@@ -51,7 +51,7 @@ def _pair(code: int) -> tuple[int, int]:
 
 def characters(text: str) -> str:
     """Return code units as characters; half a pair becomes a replacement character."""
-    joined = _PAIR.sub(lambda found: found[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le"), text)
+    joined = _PAIR.sub(lambda match: match[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le"), text)
     return joined.encode("utf-8", "replace").decode("utf-8")
 
 

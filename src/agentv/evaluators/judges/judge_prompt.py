@@ -269,7 +269,7 @@ def _break_up(value: Any, delimiters: tuple[str, ...]) -> Any:
         for delimiter in delimiters:
             # Ignoring case: a model also accepts </ANSWER> as the end of <answer>.
             pattern = re.compile(re.escape(delimiter), re.IGNORECASE)
-            value = pattern.sub(lambda found: found[0][0] + _BREAK + found[0][1:], value)
+            value = pattern.sub(lambda match: match[0][0] + _BREAK + match[0][1:], value)
         return value
     if isinstance(value, dict):
         return {key: _break_up(item, delimiters) for key, item in value.items()}

@@ -261,7 +261,7 @@ def _parts(value: Any, key: str) -> Iterator[str]:
 def _normal_form(text: str) -> str:
     """Return the words, numbers and colons of a text, each between spaces."""
     if "\\u" in text:
-        text = _ESCAPED_CHARACTER.sub(lambda found: chr(int(found[1], 16)), text)
+        text = _ESCAPED_CHARACTER.sub(lambda match: chr(int(match[1], 16)), text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = _ESCAPED_SPACE.sub(" ", text)
     if not text.isascii():

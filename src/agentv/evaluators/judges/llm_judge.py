@@ -210,7 +210,7 @@ async def verdict(settings: Judge, judgement: Judgement, prompt: JudgePrompt) ->
 
 def verdict_format(quoted: tuple[str, ...] = ()) -> ResponseFormat[Score]:
     """Return the format of a verdict. Two verdicts with the same score agree."""
-    return ResponseFormat(SCHEMA, read_verdict, quoted=quoted, decision=lambda found: found.score)
+    return ResponseFormat(SCHEMA, read_verdict, quoted=quoted, decision=lambda reply: reply.score)
 
 
 def read_verdict(data: dict[str, Any]) -> Score:
@@ -301,7 +301,7 @@ class Pairwise(Judge, frozen=True, kw_only=True):
         values = {**material.values, "first_answer": first, "second_answer": second}
         prompt = built_in("pairwise", "preference", Material(values, material.trace), self.criteria or "")
         form = ResponseFormat(
-            PREFERENCE_SCHEMA, read_preference, quoted=prompt.quoted, decision=lambda found: found.better
+            PREFERENCE_SCHEMA, read_preference, quoted=prompt.quoted, decision=lambda reply: reply.better
         )
         return await call_judges(self, judgement, prompt.messages, form)
 

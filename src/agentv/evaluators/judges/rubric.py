@@ -117,7 +117,7 @@ class Rubric(Judge, frozen=True, kw_only=True):
             SCHEMAS[kind],
             lambda data: read_checks(data, items),
             quoted=prompt.quoted,
-            decision=lambda found: {id: check.points for id, check in found.by_id.items()},
+            decision=lambda reply: {id: check.points for id, check in reply.by_id.items()},
         )
         return rubric_score(items, await call_judges(self, judgement, prompt.messages, form), self.combine)
 

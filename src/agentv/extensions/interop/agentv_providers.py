@@ -107,9 +107,9 @@ def _written_out(providers: Seq, index: int) -> Any:
     entry = providers[index]
     if not isinstance(entry, str):
         return entry
-    written = Map({"id": entry})
-    written.start, written.marks = providers.marks[index], {"id": providers.marks[index]}
-    return written
+    provider = Map({"id": entry})
+    provider.start, provider.marks = providers.marks[index], {"id": providers.marks[index]}
+    return provider
 
 
 def _target(entry: Map) -> Map:

@@ -47,10 +47,10 @@ class ProjectLabels:
         sides = [answers_of(results_of(run)) for run in (*runs, *self._runs_like(runs[0]))]
         sides = [side for side in sides if any(self.labels.verdict(each.key) for each in side.judged)]
         answers = Answers(judged=list({each.key: each for side in sides for each in side.judged}.values()))
-        found = calibrate(answers, self.labels, "", 0)
-        if found.kappa is None:
-            return Agreement(labels=found.labelled)
-        return Agreement(labels=found.labelled, kappa=found.kappa.value, kappa_ci95=found.kappa.ci95)
+        calibration = calibrate(answers, self.labels, "", 0)
+        if calibration.kappa is None:
+            return Agreement(labels=calibration.labelled)
+        return Agreement(labels=calibration.labelled, kappa=calibration.kappa.value, kappa_ci95=calibration.kappa.ci95)
 
     def decide(self, joined: JoinedCases, paired: Paired) -> tuple[Paired | None, int]:
         """Return the comparison by labels of both runs with the judge's help, None if few, and their number."""

@@ -175,24 +175,24 @@ class TraceReader:
             )
             self._models.append(span)
 
-    def _merge(self, span: Span, known: Counter[Any] | None) -> Counter[Any]:
-        """Add the messages of a span that are new. `known` counts the messages so far that it may repeat."""
+    def _merge(self, span: Span, counts_before: Counter[Any] | None) -> Counter[Any]:
+        """Add the messages of a span that are new. `counts_before` counts the messages so far that it may repeat."""
         inputs, outputs = messages_of_span(span)
-        if known is None:
+        if counts_before is None:
             first = next((item.signature for item in inputs if item.role != "system"), None)
             messages = [item.message for item in self.merged]
             before = next((item.signature for item in messages if item.role != "system"), None)
             repeats = first is not None and first == before
-            known = Counter(item.signature for item in messages) if repeats else Counter()
+            counts_before = Counter(item.signature for item in messages) if repeats else Counter()
         last_request = max((place for place, item in enumerate(inputs) if item.role == "user"), default=-1)
         counts: Counter[Any] = Counter()
         for place, message in enumerate((*inputs, *outputs)):
             self.results |= {id: output for id, output in message.results if id}
             counts[message.signature] += 1
-            if counts[message.signature] > known[message.signature]:
-                known[message.signature] += 1
+            if counts[message.signature] > counts_before[message.signature]:
+                counts_before[message.signature] += 1
                 self.merged.append(MergedMessage(message, span, place >= len(inputs), place < last_request))
-        return known
+        return counts_before
 
     def finish(self) -> None:
         """Build the messages. Results come from later messages, or from the spans of tools."""

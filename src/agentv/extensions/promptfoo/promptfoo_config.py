@@ -345,8 +345,8 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     grading = Grading(
         variables=variables,
         has_threshold=has_threshold,
-        judge=lambda given: suite.targets.judge(given, options.get("provider")),
-        embedder=lambda given: suite.targets.embedder(given, options.get("provider")),
+        judge=lambda provider: suite.targets.judge(provider, options.get("provider")),
+        embedder=lambda provider: suite.targets.embedder(provider, options.get("provider")),
         read_file=lambda name: suite.files.content(name),
         lose=lose_and_keep,
         templates=object_at(suite.data, "assertionTemplates"),

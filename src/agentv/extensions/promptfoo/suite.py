@@ -61,10 +61,10 @@ class Suite:
         providers = with_provider_ids(providers, {**public, **own})
         listed = providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]
         providers = [_marked(provider, marks) for provider in listed]
-        known = {**dict.fromkeys(name for name, value in variables.items() if value != ""), **own}
+        env = {**dict.fromkeys(name for name, value in variables.items() if value != ""), **own}
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
         config = shared_config(self.data.get("prompts"))
-        self.targets = SuiteTargets(with_config(providers, config), self.files, lose, known)
+        self.targets = SuiteTargets(with_config(providers, config), self.files, lose, env)
         are_models = all(map(self.targets.is_model, self.targets.names))
         reasons: list[str] = []
         filters = {str(name): self._filter(path) for name, path in object_at(self.data, "nunjucksFilters").items()}

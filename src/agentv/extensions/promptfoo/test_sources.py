@@ -335,4 +335,4 @@ def _inserted(own: str, value: Any, variables: dict[str, Any]) -> Any:
     texts = {name: text_of(variables[name]) for name in set(_VARIABLE.findall(value)) & variables.keys() - {own}}
     if len(value) + sum(len(texts.get(name, "")) for name in _VARIABLE.findall(value)) > MOST_CHARACTERS:
         raise ValueError(f"The variable '{own}' is longer than {MOST_CHARACTERS:,} characters with others inserted")
-    return _VARIABLE.sub(lambda found: texts.get(found[1], found[0]), value)
+    return _VARIABLE.sub(lambda match: texts.get(match[1], match[0]), value)

@@ -121,7 +121,7 @@ def list_items(text: str) -> list[str]:
         if quoted is None and text[position] == '"':
             raise ValueError(f"A quotation mark has no counterpart, or no comma after it: {text[:80]}")
         end = quoted.end() if quoted else (text.find(",", position) + len(text) + 1) % (len(text) + 1)
-        items.append(_ESCAPED.sub(lambda found: found[1] or '"', quoted[1]) if quoted else text[position:end].strip())
+        items.append(_ESCAPED.sub(lambda match: match[1] or '"', quoted[1]) if quoted else text[position:end].strip())
         position = end
     return items
 

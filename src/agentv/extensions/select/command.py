@@ -129,10 +129,10 @@ def schedule_lines(variants: Sequence[str], schedule: Schedule, per_case: int) -
     return lines
 
 
-def selection_lines(choice: Choice, found: Comparison | None, matrix: int) -> list[Line]:
+def selection_lines(choice: Choice, comparison: Comparison | None, matrix: int) -> list[Line]:
     """Return the verdict first, then the confirmation and the rounds."""
-    lines: list[Line] = [(_verdict(choice, found), "bold"), ("", "")]
-    if found is not None and found.paired is not None and choice.stages:
+    lines: list[Line] = [(_verdict(choice, comparison), "bold"), ("", "")]
+    if comparison is not None and comparison.paired is not None and choice.stages:
         chosen_at = choice.stages[-1].means[choice.winner]
         lines.append(
             (f"{_name(choice.winner)} scored {number(chosen_at)} in the rounds, and was chosen for it: only the", "")
@@ -140,7 +140,7 @@ def selection_lines(choice: Choice, found: Comparison | None, matrix: int) -> li
         lines.append(
             ("confirmation, on cases that took no part in the choice, is an unbiased estimate of its lead.", "")
         )
-        lines.append((f"Method: {method(found.paired)}", "dim"))
+        lines.append((f"Method: {method(comparison.paired)}", "dim"))
         lines.append(("", ""))
     for place, stage in enumerate(choice.stages, 1):
         lines += _stage_lines(place, stage)
@@ -150,12 +150,12 @@ def selection_lines(choice: Choice, found: Comparison | None, matrix: int) -> li
     return lines
 
 
-def _verdict(choice: Choice, found: Comparison | None) -> str:
-    if found is None:
+def _verdict(choice: Choice, comparison: Comparison | None) -> str:
+    if comparison is None:
         return f"Keep {_name(choice.baseline)}: the baseline won the rounds, and there is nothing to confirm"
     names = _name(choice.baseline), _name(choice.winner)
-    text = named_verdict(found, names)
-    return f"Choose {names[1]}: {text}" if found.answer == "better" else f"{names[1]} won the rounds. {text}"
+    text = named_verdict(comparison, names)
+    return f"Choose {names[1]}: {text}" if comparison.answer == "better" else f"{names[1]} won the rounds. {text}"
 
 
 def _stage_lines(place: int, stage: Stage) -> list[Line]:
@@ -169,21 +169,21 @@ def _stage_lines(place: int, stage: Stage) -> list[Line]:
     return lines
 
 
-def selection_data(choice: Choice, found: Comparison | None, matrix: int, exit_code: int) -> dict[str, Any]:
+def selection_data(choice: Choice, comparison: Comparison | None, matrix: int, exit_code: int) -> dict[str, Any]:
     """Return the result as JSON."""
-    paired = None if found is None else found.paired
+    paired = None if comparison is None else comparison.paired
     lead = None if paired is None else {"value": paired.mean_delta, "ci95": paired.ci95, "p_value": paired.p_value}
     return {
         "winner": choice.winner,
         "baseline": choice.baseline,
-        "answer": "keep" if found is None else found.answer,
+        "answer": "keep" if comparison is None else comparison.answer,
         "lead": lead,
         "exit_code": exit_code,
         "calls": choice.calls,
         "calls_of_matrix": matrix,
         "rounds": msgspec.to_builtins(choice.stages),
         "confirmation": None if choice.confirmation is None else str(choice.confirmation),
-        "comparison": None if found is None else comparison_data(found, exit_code),
+        "comparison": None if comparison is None else comparison_data(comparison, exit_code),
     }
 
 

@@ -109,9 +109,9 @@ def file_arms(target: Target, path: str, file: str, other: str | None) -> list[A
     return _pair(target.name, *settings, has_other=other is not None)
 
 
-def mcp_arms(target: Target, name: str, written: Mapping[str, Any]) -> list[Arm]:
-    """Return the arms of a target with and without one of its MCP servers. `written` are its settings in the file."""
-    tools = written.get("tools")
+def mcp_arms(target: Target, name: str, settings: Mapping[str, Any]) -> list[Arm]:
+    """Return the arms of a target with and without one of its MCP servers. `settings` are its settings in the file."""
+    tools = settings.get("tools")
     tools = list(tools) if isinstance(tools, list) and isinstance(target, ModelApi) else []
     matches = [tool for tool in tools if isinstance(tool, dict) and _names(tool.get("mcp"), name)]
     if len(matches) != 1:

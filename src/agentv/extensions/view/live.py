@@ -39,7 +39,7 @@ class RunProgress:
         is_behind = rows - snapshot.done > _MOST_BEHIND
         rate = self._pace.rate(rows, time.monotonic()) if listed.entry.state == "running" else None
         left = None if rate is None or jobs is None else max(0, jobs - rows) / rate
-        found = {
+        progress = {
             "id": listed.id,
             "state": listed.entry.state,
             "done": rows if is_behind else snapshot.done,
@@ -48,9 +48,9 @@ class RunProgress:
             "errors": None if is_behind else sum(snapshot.errors.values()),
             "cost_usd": None if is_behind else snapshot.cost_usd,
         }
-        if found == self._seen:
+        if progress == self._seen:
             return None
-        self._seen, self.last = found, {**found, "rate": rate, "seconds_left": left}
+        self._seen, self.last = progress, {**progress, "rate": rate, "seconds_left": left}
         return self.last
 
 

@@ -96,15 +96,20 @@ class RowStore:
                     yield first + place
 
     def _encoded(
-        self, columns: Columns, start: int, known: dict[str, int], names: dict[str, list[Any]], first: int | None = None
+        self,
+        columns: Columns,
+        start: int,
+        counts: dict[str, int],
+        names: dict[str, list[Any]],
+        first: int | None = None,
     ) -> bytes:
-        """Encode the rows from `start` on. `names` are those that are new in the block, after the `known` ones."""
+        """Encode the rows from `start` on. `names` are those that are new in the block, after the `counts` ones."""
         if first is None:
             first = len(self._blocks) * ROWS_A_BLOCK
         new = {}
         for kind, column in NAMED_COLUMNS.items():
-            before = max(known[kind], 1 + max(columns[column][:start], default=-1))
-            new[kind] = names[kind][before - known[kind] :]
+            before = max(counts[kind], 1 + max(columns[column][:start], default=-1))
+            new[kind] = names[kind][before - counts[kind] :]
         rest = {name: values[start:] for name, values in columns.items()} if start else columns
         return _encode({"first": first + start, "n": len(rest["id"]), "names": new, **packed_columns(rest)})
 

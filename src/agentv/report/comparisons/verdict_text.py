@@ -18,9 +18,9 @@ NARROW = 0.02
 """An interval that excludes larger differences shows that there is none that matters."""
 
 
-def is_judged_only(found: Comparison | Matrix) -> bool:
+def is_judged_only(result: Comparison | Matrix) -> bool:
     """Whether a judge scored the runs that labels do not support: then only its scores are higher or lower."""
-    return found.judge is not None and not found.judge.supports_claims
+    return result.judge is not None and not result.judge.supports_claims
 
 
 def sentence(paired: Paired | None, before: str = "A", after: str = "B", *, judged_only: bool = False) -> str:
@@ -131,7 +131,7 @@ def _more_errored(errors: ErrorBounds, names: tuple[str, str]) -> str:
     return f"{more} errored in {excess:,g} more {cases} than {less} ({count:,} against {fewer:,})"
 
 
-def tipping_sentence(found: Comparison | Matrix, errors: ErrorBounds | None, names: Sequence[str]) -> str | None:
+def tipping_sentence(result: Comparison | Matrix, errors: ErrorBounds | None, names: Sequence[str]) -> str | None:
     """State how many errors may count against the claim before it is lost; None without a claim or errors."""
     point = None if errors is None else errors.tipping_point
     if point is None:
@@ -139,7 +139,7 @@ def tipping_sentence(found: Comparison | Matrix, errors: ErrorBounds | None, nam
     owner = "its" if point.place == 1 else f"{names[0]}'s"
     outcome = f"of {owner} {plural(point.errors, 'error')} would have {'passed' if point.score else 'failed'}"
     which = f"unless more than {point.most:,}" if point.most else "only if none"
-    claim = SCORED[point.claim] if is_judged_only(found) else point.claim
+    claim = SCORED[point.claim] if is_judged_only(result) else point.claim
     return f"{names[1]} stays {claim} {'even if all' if point.most >= point.errors else which} {outcome}"
 
 
@@ -231,30 +231,30 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield f"Rare failures {missed}"
 
 
-def judge_notes(found: Comparison | Matrix) -> Iterator[str]:
+def judge_notes(result: Comparison | Matrix) -> Iterator[str]:
     """Yield why the judge's scores are not called better or worse, or what its labels cannot show."""
-    if found.judge is None:
+    if result.judge is None:
         return
-    if not is_judged_only(found):
-        if not found.judge.pairs and len(found.sides) == 2:
-            before, after = map(_run_name, found.sides)
+    if not is_judged_only(result):
+        if not result.judge.pairs and len(result.sides) == 2:
+            before, after = map(_run_name, result.sides)
             yield (
                 "The judge agrees with labels, but labels of both runs did not decide: a judge that favours one of "
                 f"them would not show. Run `agentv judge label {after} --against {before}`"
             )
         return
-    agreement, required = found.judge.agreement, f"{found.judge.required:g}"
+    agreement, required = result.judge.agreement, f"{result.judge.required:g}"
     if agreement.kappa is None or agreement.kappa_ci95 is None:
         why = f"{plural(agreement.labels, 'label')}, too few to measure its agreement with people"
     else:
         bounds = interval(agreement.kappa_ci95)
         why = f"kappa is {number(agreement.kappa)} (95 % {bounds}, {plural(agreement.labels, 'label')}), and its lower "
         why += f"end must reach {required}"
-    command = f"agentv judge label {_run_name(found.sides[-1])}"
-    if found.judge.labelled:
-        why += f"; the labels of {plural(found.judge.labelled, 'case')} in both runs are too few to decide"
-        command += f" --against {_run_name(found.sides[0])}"
-    yield f"The judge ({', '.join(found.judge.judges)}) is not calibrated: {why}. Run `{command}`"
+    command = f"agentv judge label {_run_name(result.sides[-1])}"
+    if result.judge.labelled:
+        why += f"; the labels of {plural(result.judge.labelled, 'case')} in both runs are too few to decide"
+        command += f" --against {_run_name(result.sides[0])}"
+    yield f"The judge ({', '.join(result.judge.judges)}) is not calibrated: {why}. Run `{command}`"
 
 
 def matrix_notes(matrix: Matrix) -> Iterator[str]:

@@ -171,10 +171,10 @@ class _PoolRun:
         weights: dict[str, int] = {}
         hashes = set()
         for case in self.store.cases():
-            if (known := case.evaluators_fingerprint) not in weights:
+            if (fingerprint := case.evaluators_fingerprint) not in weights:
                 specs = case.fields.get("evaluators", ())
-                weights[known] = hash(tuple((spec["name"], spec.get("weight", 1)) for spec in specs))
-            hashes.add(hash((case.id, case.fingerprint, known, weights[known], case.verdicts)))
+                weights[fingerprint] = hash(tuple((spec["name"], spec.get("weight", 1)) for spec in specs))
+            hashes.add(hash((case.id, case.fingerprint, fingerprint, weights[fingerprint], case.verdicts)))
         return hashes
 
 

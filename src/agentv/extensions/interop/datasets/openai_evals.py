@@ -270,7 +270,7 @@ def _inserted(value: Any, item: dict[str, Any]) -> Any:
         return {key: _inserted(element, item) for key, element in value.items()}
     if not isinstance(value, str):
         return value
-    return _VARIABLE.sub(lambda found: _value(found, item), value)
+    return _VARIABLE.sub(lambda match: _value(match, item), value)
 
 
 def _value(match: re.Match[str], item: dict[str, Any]) -> str:

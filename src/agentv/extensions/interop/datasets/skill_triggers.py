@@ -136,8 +136,8 @@ def skills_wanted(data: dict[str, Any]) -> dict[str, bool]:
     answer, others = _answer(data), data.get(_SPLIT[1])
     unwanted = dict.fromkeys(texts_of(others) if isinstance(others, list | str) else (), False)
     if isinstance(answer, bool):
-        wanted = {text_of(first_of(data, *_NAMES)): answer}
-        return wanted | unwanted | wanted
+        own = {text_of(first_of(data, *_NAMES)): answer}
+        return own | unwanted | own
     if answer is None and data.get("skills"):
         return dict.fromkeys(data["skills"], False)
     names = answer if isinstance(answer, list) else [answer]
@@ -145,8 +145,8 @@ def skills_wanted(data: dict[str, Any]) -> dict[str, bool]:
         raise ValueError("'should_trigger' must be true, false, or the name of the skill")
     if sentence := next((name for name in names if " " in name.strip()), None):
         raise ValueError(f"'{sentence}' is not the name of a skill")
-    wanted = dict.fromkeys(names, True)
-    return wanted | unwanted | wanted
+    own = dict.fromkeys(names, True)
+    return own | unwanted | own
 
 
 def skill_of(file: RecordFile) -> str:

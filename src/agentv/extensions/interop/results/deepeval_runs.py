@@ -188,4 +188,4 @@ def _usage(metric: dict[str, Any]) -> TokenUsage | None:
 
 
 def _snake(name: str) -> str:
-    return _HUMP.sub(lambda found: "_" + found[0].lower(), name)
+    return _HUMP.sub(lambda match: "_" + match[0].lower(), name)

@@ -331,7 +331,7 @@ def _grading(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]
         variables=texts,
         has_threshold=True,
         judge=judge,
-        embedder=lambda given: suite.targets.embedder(None, None) if is_blank(given) else suite.target(given),
+        embedder=lambda provider: suite.targets.embedder(None, None) if is_blank(provider) else suite.target(provider),
         read_file=suite.files.content,
         lose=lose,
         options=object_at(test, "options"),

@@ -77,9 +77,9 @@ class ScoringFunction(Composite, frozen=True, kw_only=True):
         judgement: Judgement,
     ) -> Score:
         refuse_failed(results)
-        named, components = _named_scores(results, self.assertions), list(_components(results, self.assertions))
+        scores, components = _named_scores(results, self.assertions), list(_components(results, self.assertions))
         limit = {} if self.threshold is None else {"threshold": self.threshold}
-        returned = await self._returned([named, {**limit, "componentResults": components}], judgement)
+        returned = await self._returned([scores, {**limit, "componentResults": components}], judgement)
         value = promptfoo_result(returned, self.function)
         if not isinstance(value, dict):
             raise EvaluatorFailure(f"{self.function} must return an object with 'pass', 'score' and 'reason'")
