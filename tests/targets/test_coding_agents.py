@@ -255,6 +255,15 @@ def test_every_agent_gets_model_prompt_and_system_prompt(provider):
         assert all(not path.startswith("/") for path in made.files)
 
 
+@pytest.mark.parametrize(("address", "variable"), [("https://x.test", "BASE_URL"), ("mine", "RESOURCE_NAME")])
+def test_pi_gets_its_own_names_of_azure_openai(address, variable):
+    settings = {"pi_provider": "azure", "api_key": "secret", "base_url": address}
+    target = TARGETS.find("pi-coding-agent")(name="t", provider="pi-coding-agent", **settings)
+    made = target.invocation(Call(prompt="Do it", home=None, scratch="/scratch", environment={}))
+    assert dict(itertools.pairwise(made.arguments))["--provider"] == "azure-openai-responses"
+    assert made.env.items() >= {"AZURE_OPENAI_API_KEY": "secret", f"AZURE_OPENAI_{variable}": address}.items()
+
+
 def test_a_system_prompt_for_codex_is_valid_toml():
     import tomllib
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from agentv.targets.targets_file import check_targets, named_entries
+from agentv.support.yaml.yaml_parser import locate, parse_yaml
+from agentv.targets.targets_file import as_targets_file, check_targets, named_entries
 
 
 def entry(provider, **settings):
@@ -202,6 +203,18 @@ REFUSED = {
     ),
     "an invalid resource": ("azure", {"model": "m", "endpoint": "my res"}, (), "'endpoint' must be an address or"),
     "an invalid port": ("gemini", {"base_url": "http://h:port/v1"}, (), "must be an address with a host"),
+    "a variable as in early versions of AgentV": (
+        "azure",
+        {"model": "m", "endpoint": "AZURE_OPENAI_ENDPOINT"},
+        ("endpoint",),
+        "has the name of a variable: 'AZURE_OPENAI_ENDPOINT'",
+    ),
+    "an address for an API of pi that has one": (
+        "pi",
+        {"pi_provider": "openai", "base_url": "https://x.test"},
+        (),
+        "'base_url' needs `pi_provider: azure`",
+    ),
     "an unterminated variable": ("mock", {"response": "${{ A }"}, ("response",), "has a malformed variable"),
 }
 
@@ -289,6 +302,14 @@ def test_unknown_top_level_keys_are_warnings():
     data = {"$schema": "agentv-targets-v2.2", "version": 1, "description": "x", "targets": [], "target": []}
     assert messages(data) == []
     assert messages(data, "warning") == ["Unknown field 'target'", "Field 'targets' has no entries"]
+
+
+def test_settings_of_early_versions_of_agentv_are_those_of_the_target():
+    text = b"targets:\n  - name: a\n    provider: mock\n    settings:\n      response: x\n      colour: 1\n"
+    data = as_targets_file(parse_yaml(text), "targets.yaml")
+    assert data["targets"] == [{"name": "a", "provider": "mock", "response": "x", "colour": 1}]
+    [problem] = check_targets(data)
+    assert (problem.message, locate(data, problem.path).line) == ("Unknown field 'targets[0].colour'", 6)
 
 
 def test_a_setting_wins_over_its_alias():

@@ -17,10 +17,14 @@ from agentv.settings.project import CONFIG_FILE
 from agentv.settings.settings_reader import declares, field_of, read_settings
 from agentv.support.hashes import short
 from agentv.support.yaml.yaml_file import read_yaml_file
+from agentv.support.yaml.yaml_parser import Map
 from agentv.targets.target import Target
 
 _OTHER_VARIABLE = lazy_regex(r"\$[A-Z_][A-Z0-9_]*|\$\{\s*\w+\s*\}|\{\{\s*(?:env\.\w+|[A-Z_][A-Z0-9_]*)\s*\}\}")
 """Variables in the syntax of shells and other tools, which would be sent as the key itself."""
+
+_VARIABLE_NAME = lazy_regex(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_ADDRESSES = ("endpoint", "base_url")
 
 FILE_NAMES = (
     *(".agentv/targets.yaml", ".agentv/targets.yml", "targets.yaml", "targets.yml"),
@@ -45,11 +49,24 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "
 
 def as_targets_file(data: Any, path: str) -> Any:
     """Return the parsed data of a file as that of a targets file. An extension may read files of another tool."""
+    for entry in entries_of(data):
+        _move_settings(entry)
     if isinstance(data, dict) and "providers" not in data and not any(map(_is_own_program, entries_of(data))):
         return data
     with suppress(KeyError):
         return SERVICES.find("providers-files")(data, path)
     return data
+
+
+def _move_settings(entry: Any) -> None:
+    """Move the `settings` of an entry, where early versions of AgentV (TypeScript) have them, into the entry itself."""
+    settings = entry.get("settings") if isinstance(entry, dict) else None
+    provider = TARGETS.canonical(entry["provider"]) if settings and isinstance(entry.get("provider"), str) else None
+    if isinstance(settings, dict) and provider and field_of(TARGETS.find(provider), "settings") is None:
+        del entry["settings"]
+        entry |= {key: value for key, value in settings.items() if key not in entry}
+        if isinstance(entry, Map) and isinstance(settings, Map):
+            entry.marks = settings.marks | entry.marks
 
 
 def file_in(folder: str) -> str | None:
@@ -147,6 +164,9 @@ def check_entry(entry: Entry, entries: Mapping[str, Entry], problems: Problems) 
         if "${{" in REFERENCE.sub("", text) or (is_secret_field(place) and _OTHER_VARIABLE.fullmatch(text.strip())):
             name = field_name(place)
             problems.error(place, f"Field '{name}' has a malformed variable", "Write variables as ${{ NAME }}")
+        if place[-1] in _ADDRESSES and _VARIABLE_NAME.fullmatch(text):
+            message = f"Field '{field_name(place)}' has the name of a variable: '{text}'"
+            problems.error(place, message, f"Write ${{{{ {text} }}}}")
     for place, name in _other_targets(own, path):
         if not _is_variable(name):
             field = field_of(Target, str(place[len(path)]))

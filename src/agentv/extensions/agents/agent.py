@@ -349,6 +349,7 @@ _KEYS = {
     "google": ("GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"),
     "github-copilot": ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
     "vercel-ai-gateway": ("AI_GATEWAY_API_KEY",),
+    "azure-openai-responses": ("AZURE_OPENAI_API_KEY",),
 }
 _KEYS_BY_NAME = (
     *("openai", "azure-openai", "azure", "openrouter", "mistral", "groq"),

@@ -93,6 +93,8 @@ def _tool(transcript: Transcript, part: dict[str, Any], at_ms: float) -> None:
 
 
 _DEFAULT_PROVIDER = "google"
+_PI_NAMES = dict.fromkeys(("azure", "azure-openai", "azure-openai-responses"), "azure-openai-responses")
+"""The name of Azure OpenAI in pi."""
 
 
 class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
@@ -124,6 +126,9 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
     api_key: str | None = None
     """Key of the model API."""
 
+    base_url: str | None = None
+    """Address or resource of Azure OpenAI, with `pi_provider: azure`."""
+
     tools: str | tuple[str, ...] | None = None
     """Tools to allow."""
 
@@ -134,19 +139,22 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
     def keys_of(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the key variables of the model's API."""
         vendor, slash, _ = str(settings.get("model") or "").partition("/")
-        return key_variables_of(str(settings.get("pi_provider") or (vendor if slash else _DEFAULT_PROVIDER)))
+        provider = str(settings.get("pi_provider") or (vendor if slash else _DEFAULT_PROVIDER))
+        return key_variables_of(_PI_NAMES.get(provider, provider))
 
     def complaints(self) -> list[str]:
         """Check that the key can be passed in a variable, because other processes can see arguments."""
         complaints = super().complaints()
         if self.api_key and not self.key_variables:
             complaints.append("'api_key' needs a known `pi_provider`; for others, set the key's variable in `env`")
+        if self.base_url and self.pi_provider not in _PI_NAMES:
+            complaints.append("'base_url' needs `pi_provider: azure`")
         return complaints
 
     def invocation(self, call: Call) -> Invocation:
         """Pass the prompt on stdin and the key in a variable."""
         flags = {
-            "--provider": self.pi_provider,
+            "--provider": _PI_NAMES.get(self.pi_provider or "", self.pi_provider),
             "--model": self.model,
             "--thinking": self.thinking,
             "--tools": ",".join(self.tools) if isinstance(self.tools, tuple) else self.tools,
@@ -155,6 +163,8 @@ class PiCodingAgent(CodingAgent, frozen=True, kw_only=True):
         env = {"PI_TELEMETRY": "0"}
         if self.api_key:
             env[self.key_variables[0]] = self.api_key
+        if self.base_url:
+            env[f"AZURE_OPENAI_{'BASE_URL' if '://' in self.base_url else 'RESOURCE_NAME'}"] = self.base_url
         return self.build_invocation(call, ["-p", "--mode", "json", "--no-session", *options(flags)], env)
 
     @staticmethod
