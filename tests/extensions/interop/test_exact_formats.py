@@ -1,6 +1,7 @@
 """Files of other tools mean what they mean there: what is the user's, the reference, or a check stays that."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,32 @@ def test_reference_outputs_are_the_reference_and_outputs_are_kept(folder):
         (case,) = folder.load(path)
         assert "So" in str(text(case.expected_output)) and "wrong" not in str(text(case.expected_output))
         assert "wrong" in str(case.metadata["outputs"])
+
+
+WAZA = """\
+skill: x
+tasks: [{id: a, inputs: {prompt: Go}}]
+graders:
+  - {type: text, name: words, config: {contains: [one, two, three, four, five]}}
+  - {type: text, name: form, weight: 3, config: {regex_match: [six]}}
+"""
+_WORDS = ("one", "two", "three", "four", "five", "six")
+PROMPT = {
+    "name": "n",
+    "messages": [{"role": "user", "content": "{{input}}"}],
+    "testData": [{"id": "a", "input": "Go"}],
+    "evaluators": [{"name": word, "string": {"contains": word}} for word in _WORDS],
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [("eval.yaml", WAZA), ("a.prompt.yml", json.dumps(PROMPT))])
+def test_a_case_passes_only_if_all_checks_do_where_the_tool_decides_so(folder, command, name, text):
+    folder.write(name, text)
+    for answer, verdict in (("one two three four five six", "pass"), ("one two three four six", "fail")):
+        folder.write(".agentv/targets.yaml", f"targets: [{{name: default, provider: mock, response: {answer}}}]\n")
+        command("eval", name, "--out", verdict, "--quiet")
+        record = json.loads(Path(f"{verdict}/results.jsonl").read_text("utf-8"))
+        assert (record["verdict"], record["score"] > 0.8) == (verdict, True)
 
 
 CASES = """\

@@ -34,6 +34,9 @@ _BUILT_IN: dict[str, dict[str, Any]] = {
     "github/coherence": {"type": "llm_judge", "prompt": "Judge the coherence of the answer."},
     "github/fluency": {"type": "llm_judge", "prompt": "Judge the fluency of the answer."},
 }
+_ABOVE_ZERO = 0.001
+"""The least score of a judge. Any score above 0 passes."""
+
 _MODEL_KEYS = ("modelParameters", "responseFormat", "jsonSchema")
 _USED = ("input", "expected", "id", "context")
 _PROMPT = ("name", "model", "modelParameters", "messages")
@@ -100,25 +103,25 @@ def _entry(data: Any, lose: Lose) -> dict[str, Any] | None:
     if not isinstance(data, dict):
         lose("an evaluator that is not an object")
         return None
-    name = {"name": text_of(data["name"])} if not is_blank(data.get("name")) else {}
+    common = filled({"name": text_of(data.get("name")), "required": True})  # a test passes if all evaluators do
     if isinstance(data.get("string"), dict):
         for key, type_ in _STRINGS.items():
             if key in data["string"]:
                 value = text_of(data["string"][key])
                 exact = {"exact": "trimmed"} if type_ == "equals" else {}
                 if _EXPECTED.fullmatch(value):
-                    return {"type": type_, **exact, **name}  # without a value, the expected output
+                    return {"type": type_, **exact, **common}  # without a value, the expected output
                 if "{{" in value:
                     break
                 if key in _PATTERNS:
-                    return {"type": "regex", "value": _PATTERNS[key].format(re.escape(value)), **name}
-                return {"type": type_, "value": value, **exact, **name}
+                    return {"type": "regex", "value": _PATTERNS[key].format(re.escape(value)), **common}
+                return {"type": type_, "value": value, **exact, **common}
     if isinstance(data.get("llm"), dict):
-        return {"type": "llm_judge", "prompt": _judge_prompt(data["llm"]), **name}
+        return {"type": "llm_judge", "prompt": _judge_prompt(data["llm"]), **common, "required": _ABOVE_ZERO}
     uses = data.get("uses")
     if isinstance(uses, str) and uses in _BUILT_IN:
         lose(f"the prompt of {uses}: a judge gets a shorter one, and a case passes by our threshold")
-        return {**_BUILT_IN[uses], **name}
+        return {**_BUILT_IN[uses], **common, "required": _ABOVE_ZERO}
     lose(f"the evaluator '{text_of(first_of(data, 'name', 'uses'))}'")
     return None
 

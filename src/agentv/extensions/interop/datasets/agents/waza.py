@@ -22,6 +22,7 @@ from agentv.datasets.foreign.values import (
 )
 from agentv.datasets.formats.dataset_format import Document
 from agentv.extensions.interop.datasets.skill_triggers import trigger_checks
+from agentv.extensions.interop.imports.foreign_values import number_or_none
 from agentv.settings.project import project_root
 
 _TEXT_CHECKS = {
@@ -99,9 +100,11 @@ class _Waza(ForeignFormat):
         path = document.source.files[0]
         suite = document_of(record_file(path))
         skill = _skill_name(text_of(suite.get("skill")), os.path.dirname(path))
-        return lambda record, lose: self._rows(record.data, skill, bool(suite.get("graders")), lose)
+        has_checks = bool(_entries(suite.get("graders"), lambda _: None))
+        is_graded = None if is_blank(suite.get("graders")) else has_checks
+        return lambda record, lose: self._rows(record.data, skill, is_graded, lose)
 
-    def _rows(self, data: dict[str, Any], skill: str, is_graded: bool, lose: Lose) -> Iterable[dict[str, Any]]:
+    def _rows(self, data: dict[str, Any], skill: str, is_graded: bool | None, lose: Lose) -> Iterable[dict[str, Any]]:
         if _MISSING in data:
             raise ValueError(f"No file of a task matches '{data[_MISSING]}'")
         inputs, expected = object_at(data, "inputs"), object_at(data, "expected")
@@ -132,8 +135,11 @@ class _Waza(ForeignFormat):
         }
         if user:
             row["user"] = {"goal": text_of(user.get("instructions")), "max_turns": user.get("max_followups")}
-        if (expected or data.get("graders")) and not (row["assertions"] or row["rubrics"] or is_graded):
-            row["case_error"] = _NO_CHECK
+        if not (row["assertions"] or row["rubrics"] or is_graded):
+            if expected or data.get("graders") or is_graded is False:
+                row["case_error"] = _NO_CHECK
+            else:
+                lose("a check of the answer: the task has none, so a judge only sees the prompt")
         return [with_outcome(row)]
 
 
@@ -167,7 +173,7 @@ def _expected(expected: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
             entries += _behavior(value, lose)
         elif key not in (_ASKED, "assertions"):
             lose(f"the expectation '{key}'")
-    return entries
+    return [{**entry, "required": True} for entry in entries]
 
 
 def _behavior(rules: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
@@ -191,30 +197,38 @@ def _behavior(rules: dict[str, Any], lose: Lose) -> list[dict[str, Any]]:
 
 
 def _entries(graders: Any, lose: Lose) -> list[dict[str, Any]]:
+    """Return the evaluators for graders, all of which must pass. Those of one grader share its weight."""
     entries: list[dict[str, Any]] = []
     for grader in graders if isinstance(graders, list) else ():
-        kind = text_of(grader.get("type")) if isinstance(grader, dict) else text_of(grader)
-        config = object_at(grader, "config")
-        checks = [
-            {"type": name, "value": text, **({"negate": True} if "not" in key else {})}
-            for key, name in _TEXT_CHECKS.items()
-            for text in texts_of(config.get(key))
-        ]
-        actions = [{"tool": text, "input": {}} for text in texts_of(config.get("expected_actions"))]
-        mode = _MODES.get(text_of(config.get("matching_mode")))
-        if kind in ("regex", "text") and checks:
-            entries += checks
-        elif kind == "prompt" and not is_blank(config.get("prompt")):
-            entries.append({"type": "rubric", "rubrics": [text_of(config["prompt"])]})
-        elif kind == "behavior":
-            entries += _behavior(config, lose)
-        elif kind == "json_schema" and isinstance(config.get("schema"), dict):
-            entries.append({"type": "json_schema", "schema": config["schema"]})
-        elif kind == "skill_invocation":
-            skills = {text: key == "required_skills" for key in _SKILLS for text in texts_of(config.get(key))}
-            entries += trigger_checks(skills)
-        elif kind == "action_sequence" and actions and mode:
-            entries.append({**expected_calls(actions, mode), "args_match": "ignore"})
-        else:
-            lose(f"a grader of type '{kind}'")
+        checks = _checks(grader, lose)
+        settings = grader if isinstance(grader, dict) else {}
+        share = (number_or_none(settings.get("weight")) or 1.0) / max(1, len(checks))
+        common = filled({"name": settings.get("name"), "weight": None if share == 1 else share})
+        entries += ({**common, **check, "required": True} for check in checks)
     return entries
+
+
+def _checks(grader: Any, lose: Lose) -> list[dict[str, Any]]:
+    kind = text_of(grader.get("type")) if isinstance(grader, dict) else text_of(grader)
+    config = object_at(grader, "config")
+    checks = [
+        {"type": name, "value": text, **({"negate": True} if "not" in key else {})}
+        for key, name in _TEXT_CHECKS.items()
+        for text in texts_of(config.get(key))
+    ]
+    actions = [{"tool": text, "input": {}} for text in texts_of(config.get("expected_actions"))]
+    mode = _MODES.get(text_of(config.get("matching_mode")))
+    if kind in ("regex", "text") and checks:
+        return checks
+    if kind == "prompt" and not is_blank(config.get("prompt")):
+        return [{"type": "rubric", "rubrics": [text_of(config["prompt"])]}]
+    if kind == "behavior":
+        return _behavior(config, lose)
+    if kind == "json_schema" and isinstance(config.get("schema"), dict):
+        return [{"type": "json_schema", "schema": config["schema"]}]
+    if kind == "skill_invocation":
+        return trigger_checks({text: key == "required_skills" for key in _SKILLS for text in texts_of(config.get(key))})
+    if kind == "action_sequence" and actions and mode:
+        return [{**expected_calls(actions, mode), "args_match": "ignore"}]
+    lose(f"a grader of type '{kind}'")
+    return []
