@@ -2,6 +2,8 @@
 
 import pytest
 
+from agentv.errors import LossWarning
+
 CASE = "  - {id: a, criteria: It works, input: Hello}\n"
 
 
@@ -176,15 +178,30 @@ class TestVariablesOfTheEnvironment:
         folder.write(".env", "CITY=Rome\n")
         assert texts(folder.yaml("tests:\n  - {id: a, criteria: y, input: '${{ CITY }}'}\n").cases[0]) == ["Rome"]
 
-    @pytest.mark.parametrize(
-        ("variable", "problem"),
-        [("AGENTV_NOT_SET", "is not set"), ("SOME_API_KEY", "is a secret"), ("EMPTY", "is empty")],
-    )
-    def test_one_that_cannot_be_used_is_an_error(self, folder, monkeypatch, variable, problem):
-        monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
+    @pytest.mark.parametrize(("variable", "problem"), [("AGENTV_NOT_SET", "is not set"), ("EMPTY", "is empty")])
+    def test_one_without_a_value_is_empty_and_a_loss(self, folder, monkeypatch, variable, problem):
         monkeypatch.setenv("EMPTY", "")
-        error = folder.yaml_error(f"tests:\n  - id: a\n    criteria: y\n    input: Use ${{{{ {variable} }}}}\n")
-        assert error.detail == f"Field 'tests[0].input' uses ${{{{ {variable} }}}}, which {problem}"
+        text = f"tests:\n  - id: a\n    criteria: y\n    input: Use ${{{{ {variable} }}}}\n"
+        loaded = folder.yaml(text)
+        assert texts(loaded.cases[0]) == ["Use "]
+        start = f"Field 'tests[0].input' uses ${{{{ {variable} }}}}, which {problem}: it is read as an empty text"
+        assert loaded.warnings[0].message.startswith(start) and loaded.warnings[0].line == 4
+        assert isinstance(loaded.warnings[0], LossWarning)
+
+    def test_one_without_a_value_is_a_loss_in_files_of_cases_too(self, folder):
+        folder.write("a.yaml", "- {id: a, criteria: y, input: 'A ${{ NAME_1 }}'}\n")
+        folder.write("b.jsonl", [{"id": "b", "criteria": "y", "input": "B ${{ NAME_2 }}"}])
+        loaded = folder.yaml("tests: [file://a.yaml, file://b.jsonl]\n")
+        assert [texts(case) for case in loaded.cases] == [["A "], ["B "]]
+        assert [(warning.path[-7:].strip("/"), warning.line) for warning in loaded.warnings] == [
+            ("a.yaml", 1),
+            ("b.jsonl", 1),
+        ]
+
+    def test_a_secret_one_is_an_error(self, folder, monkeypatch):
+        monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
+        error = folder.yaml_error("tests:\n  - id: a\n    criteria: y\n    input: Use ${{ SOME_API_KEY }}\n")
+        assert error.detail == "Field 'tests[0].input' uses ${{ SOME_API_KEY }}, which is a secret"
         assert error.line == 4
         assert "sk-0123456789" not in str(error)
 

@@ -141,6 +141,8 @@ class Dataset:
             if batch.file not in origins:  # the name of the file has a variable, so that it was not known before
                 what, hint = f"'{batch.file}' is named by a variable", "Write the name of the file"
                 raise InvalidDatasetError(f"Invalid dataset: {self.source.path}", what, hint, path=self.source.path)
+            for warning in batch.warnings:
+                self._sink.warning(warning)
             cases, bad_ones = self._build(builder, batch, Place(origins[batch.file], batch.line))
             # Repeated ids are reported first: they are on earlier lines than the errors of this batch.
             if ids is not None and not count:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from agentv.errors import InvalidDatasetError
+from agentv.errors import DatasetWarning, InvalidDatasetError, LossWarning
 from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, field_name
 from agentv.model.environment import Environment
@@ -28,6 +28,7 @@ _TEMPLATE_KEYS = ("criteria", "expected_outcome", "input", "input_files", "expec
 _OF_VARIABLES = ("input", "expected_output")
 _MISSING = object()
 _NOT_SET, _EMPTY = "is not set", "is empty"
+_READ_AS_EMPTY = ": it is read as an empty text, as AgentV (TypeScript) does"
 
 
 def replace_texts(value: Any, replace: Replace, path: KeyPath = ()) -> Any:
@@ -43,26 +44,31 @@ def replace_texts(value: Any, replace: Replace, path: KeyPath = ()) -> Any:
     return value
 
 
-def insert_environment(data: Any, path: str, folder: str, line: int = 1) -> Any:
+def insert_environment(
+    data: Any, path: str, folder: str, line: int = 1, losses: list[DatasetWarning] | None = None
+) -> Any:
     """Insert variables of the environment into the data of a file. Raises InvalidDatasetError with the position.
 
-    A file that is not trusted gets none: its texts stay as they are.
+    A file that is not trusted gets none: its texts stay as they are. `losses` receives a warning about each variable
+    that is unset or empty, and is inserted as an empty text. Without `losses`, that is an error.
     """
     note_variables(path, (ref.variable for ref in references(data)))
     if not is_trusted(path):
         return data
     problems = Problems()
     new = with_environment(data, load_environment(folder or ".", project_root(folder or ".")), (), problems)
-    for problem in problems.errors:
+    for problem in problems:
         mark = locate(data, problem.path) or Mark(line, 0)
-        headline = f"Invalid dataset at line {mark.line} in {path}"
         place: Any = {"path": path, "line": mark.line, "column": mark.column or None, "field": problem.field}
-        raise InvalidDatasetError(headline, problem.message, problem.hint, **place)
+        if losses is None or problem.severity == "error":
+            headline = f"Invalid dataset at line {mark.line} in {path}"
+            raise InvalidDatasetError(headline, problem.message, problem.hint, **place)
+        losses.append(LossWarning(problem.message + _READ_AS_EMPTY, problem.hint, **place))
     return new
 
 
 def with_environment(value: Any, environment: Environment, path: KeyPath, problems: Problems) -> Any:
-    """Insert variables of the environment. One that is secret, unset or empty is an error.
+    """Insert variables of the environment. One that is secret is an error, and one that is unset or empty a warning.
 
     A text that is nothing but a reference becomes a number or boolean if the variable's value is one.
     """
@@ -81,7 +87,8 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
         if problem in (_NOT_SET, _EMPTY) and place[-1:] in (("description",), ("use_target",)):
             return match[0]  # a comment, or a target, which is an error only if a run uses it
         if problem:
-            problems.error(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)
+            add = problems.warning if problem in (_NOT_SET, _EMPTY) else problems.error
+            add(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)
             return ""
         return variables[name]
 

@@ -9,7 +9,7 @@ import msgspec
 from agentv.datasets.files import refusal
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.variables import MARK, insert_environment
-from agentv.errors import AgentvError, DatasetError, InvalidDatasetError
+from agentv.errors import AgentvError, DatasetError, DatasetWarning, InvalidDatasetError
 from agentv.model.diagnostics import type_word
 from agentv.settings.project import project_root
 from agentv.support import patterns as globs
@@ -17,7 +17,7 @@ from agentv.support.yaml.yaml_parser import Map, Seq, locate
 
 PREFIX = "file://"
 _CASE_NAMES = ("case.yaml", "case.yml")
-Parse = Callable[["CaseFile"], Any]
+Parse = Callable[["CaseFile", list[DatasetWarning]], Any]
 
 
 class CaseFile(msgspec.Struct, frozen=True):
@@ -60,13 +60,14 @@ def folders_without_case(cases: Any, document: str) -> list[str]:
 
 
 def read_cases(file: CaseFile, options: formats.ReadOptions, parse: Parse) -> Iterator[formats.Batch]:
-    """Yield the cases of a file in batches. `parse` parses a YAML file."""
+    """Yield the cases of a file in batches. `parse` parses a YAML file, and adds what was read in another way."""
     if "jsonl" in formats.suggested(file.path):
         source = formats.source_of(file.path, "jsonl")
         for batch in source.format.read(formats.Document(source), options):
             yield _with_variables(batch, file)
         return
-    data = parse(file)
+    losses: list[DatasetWarning] = []
+    data = parse(file, losses)
     if file.folder:
         data = _single(file, data)
     if not isinstance(data, Seq):
@@ -78,7 +79,7 @@ def read_cases(file: CaseFile, options: formats.ReadOptions, parse: Parse) -> It
         row: formats.Row = (
             case if isinstance(case, Map) else formats.BadRow(f"Expected an object, got {type_word(case)}")
         )
-        yield formats.Batch(file.path, mark.line if mark else 1, [row])
+        yield formats.Batch(file.path, mark.line if mark else 1, [row], warnings=() if index else losses)
 
 
 def _single(file: CaseFile, data: Any) -> Any:
@@ -102,12 +103,14 @@ def _with_variables(batch: formats.Batch, file: CaseFile) -> formats.Batch:
     if not any(line is not None and MARK in line for line in batch.lines):
         return batch
     rows: list[formats.Row] = []
+    losses: list[DatasetWarning] = []
     for offset, row in enumerate(batch.rows):
         if isinstance(row, formats.PlainRow):
             row = msgspec.json.decode(batch.lines[offset])
         is_data = isinstance(row, dict)
-        rows.append(insert_environment(row, file.path, file.document_folder, batch.line + offset) if is_data else row)
-    return formats.Batch(batch.file, batch.line, rows)
+        place = (file.path, file.document_folder, batch.line + offset)
+        rows.append(insert_environment(row, *place, losses) if is_data else row)
+    return formats.Batch(batch.file, batch.line, rows, warnings=losses)
 
 
 def _files_of(reference: str, document: str, line: int) -> list[CaseFile]:

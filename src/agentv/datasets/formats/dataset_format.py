@@ -56,12 +56,16 @@ Row = PlainRow | dict[str, Any] | BadRow | None
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Rows on consecutive lines of one file: row `i` is on `line + i`. `lines` has the JSON text of each, if known."""
+    """Rows on consecutive lines of one file: row `i` is on `line + i`. `lines` has the JSON text of each, if known.
+
+    `warnings` are about the rows as they are in the file.
+    """
 
     file: str
     line: int
     rows: list[Row]
     lines: Sequence[Any] = ()
+    warnings: Sequence[DatasetWarning] = ()
 
 
 class ReadOptions(msgspec.Struct, frozen=True):

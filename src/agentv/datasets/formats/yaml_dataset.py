@@ -155,16 +155,17 @@ class _Yaml(DatasetFormat):
             raise InvalidDatasetError(headline, what, "Keep one list", path=path, line=line, field=names[1])
         if not isinstance(data[key], Seq | str) or data[key] == "":
             raise _wrong_list(path, data, key)
+        warnings: list[DatasetWarning] = []
         if key == "tests":
-            data = _with_environment(data, path, os.path.dirname(path))
+            data = _with_environment(data, path, os.path.dirname(path), warnings)
         cases = data[key]
         skipped = (f"{folder}: passed over, no case.yaml" for folder in folders_without_case(cases, path))
-        warnings = tuple(DatasetWarning(message, path=path) for message in skipped)
+        warnings += [DatasetWarning(message, path=path) for message in skipped]
         header = data.without(CASE_LIST_KEYS)
         limit = suite_threshold(source)
         if limit is not None and limit < Verdicts().passing:
-            warnings += (LossWarning(_STATUS_NOTE.format(limit), path=path),)
-        return Document(source, header, path, lists_tests=key == "tests", cases=cases, warnings=warnings)
+            warnings.append(LossWarning(_STATUS_NOTE.format(limit), path=path))
+        return Document(source, header, path, lists_tests=key == "tests", cases=cases, warnings=tuple(warnings))
 
     def targets(self, source: Source) -> list[dict[str, Any]]:
         """Return the names that `execution.targets` of the dataset gives to other targets, as AgentV (TypeScript)."""
@@ -263,12 +264,12 @@ def _keys(data: Any) -> Collection[str]:
     return data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else ()
 
 
-def _with_environment(data: Any, path: str, folder: str) -> Any:
-    return insert_environment(data, path, folder) if MARK in read_yaml_file(path) else data
+def _with_environment(data: Any, path: str, folder: str, losses: list[DatasetWarning]) -> Any:
+    return insert_environment(data, path, folder, losses=losses) if MARK in read_yaml_file(path) else data
 
 
-def _parse_cases(file: CaseFile) -> Any:
-    return _with_environment(parse_yaml_file(file.path), file.path, file.document_folder)
+def _parse_cases(file: CaseFile, losses: list[DatasetWarning]) -> Any:
+    return _with_environment(parse_yaml_file(file.path), file.path, file.document_folder, losses)
 
 
 def _bad_row(case: Any) -> BadRow:

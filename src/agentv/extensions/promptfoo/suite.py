@@ -11,7 +11,7 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.datasets.variables import insert_environment
-from agentv.errors import DatasetError, InvalidDatasetError
+from agentv.errors import DatasetError, DatasetWarning, InvalidDatasetError
 from agentv.extensions.promptfoo.config_templates import EnvironmentMarks, with_provider_ids
 from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts, shared_config
 from agentv.extensions.promptfoo.providers.provider_entries import UNUSABLE, provider_name, with_config
@@ -62,7 +62,10 @@ class Suite:
         listed = providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]
         providers = [_marked(provider, marks) for provider in listed]
         env = {**dict.fromkeys(name for name, value in variables.items() if value != ""), **own}
-        self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder)
+        losses: list[DatasetWarning] | None = None if self.is_promptfoo else []
+        self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder, losses=losses)
+        for loss in losses or ():
+            lose(loss.message)
         config = shared_config(self.data.get("prompts"))
         self.targets = SuiteTargets(with_config(providers, config), self.files, lose, env)
         are_models = all(map(self.targets.is_model, self.targets.names))
