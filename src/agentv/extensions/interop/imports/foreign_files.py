@@ -7,9 +7,11 @@ from typing import Any
 
 from agentv.datasets.foreign.records import RecordFile, items_of
 from agentv.errors import AgentvError
+from agentv.extensions.interop.imports.foreign_values import Fields
 from agentv.support.json_stream import JsonProblem, decode_json, json_parts, top_level
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
+Keys = tuple[str, ...]
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -18,17 +20,17 @@ def problem(path: Path, what: str, hint: str = "") -> AgentvError:
     return AgentvError(f"Cannot read {path}", what[:1].upper() + what[1:], hint)
 
 
-def read_document(path: Path, most_bytes: int, kind: Any = Any) -> Any:
+def read_document(path: Path, most_bytes: int) -> Any:
     """Return a JSON file as data. Raises AgentvError, also for a file that is too large."""
     if (size := path.stat().st_size) > most_bytes:
         raise problem(path, f"The file has {size / 2**20:,.0f} MB; at most {most_bytes // 2**20} MB are read at once")
     try:
-        return decode_json(path.read_bytes().removeprefix(_BOM), kind)
+        return decode_json(path.read_bytes().removeprefix(_BOM))
     except JsonProblem as error:
         raise problem(path, f"Invalid JSON: {error}") from error
 
 
-def read_parts(path: Path, opened: set[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], bytes]]:
+def read_parts(path: Path, opened: set[Keys]) -> Iterator[tuple[Keys, bytes]]:
     """Yield the parts of a JSON file of any size. Raises AgentvError."""
     try:
         with path.open("rb") as stream:
@@ -37,14 +39,32 @@ def read_parts(path: Path, opened: set[tuple[str, ...]]) -> Iterator[tuple[tuple
         raise problem(path, f"Invalid JSON: {error}") from error
 
 
-def read_lines(path: Path, kind: Any = Any) -> Iterator[tuple[int, Any]]:
+def read_items(path: Path, opened: set[Keys], lists: set[Keys], noun: str) -> Iterator[tuple[Keys, Fields]]:
+    """Yield the objects in lists of a JSON file of any size, each with the keys of its list. Raises AgentvError."""
+    number = 0
+    for keys, data in read_parts(path, opened):
+        if keys in lists and data != b"null":
+            number += 1
+            item = decoded(path, data, f"{noun.lower()} {number}")
+            if not isinstance(item, dict):
+                raise problem(path, f"{noun} {number} is not an object")
+            yield keys, Fields(item)
+
+
+def read_header(path: Path, opened: set[Keys], lists: set[Keys]) -> Fields:
+    """Return the values next to the lists of a JSON file of any size, by their last key. Raises AgentvError."""
+    parts = ((keys, data) for keys, data in read_parts(path, opened) if keys and keys not in lists)
+    return Fields({keys[-1]: decoded(path, data, ".".join(keys)) for keys, data in parts})
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the lines of a JSON Lines file with their numbers. Raises AgentvError."""
     for number, line in numbered_lines(path):
         if not line.isspace():
-            yield number, decoded(path, line, f"line {number}", kind)
+            yield number, decoded(path, line, f"line {number}")
 
 
-def read_rows(path: Path, *lists: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_rows(path: Path, *lists: str) -> Iterator[tuple[int, Fields]]:
     """Yield the objects of JSON Lines, of an array, of a list in a document, or by id, each with its line or number.
 
     Raises AgentvError.
@@ -60,7 +80,7 @@ def read_rows(path: Path, *lists: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, row in records:
         if not isinstance(row, dict):
             raise problem(path, f"Entry {line} is not an object")
-        yield line, row
+        yield line, Fields(row)
 
 
 def row_keys(head: bytes, *lists: str) -> dict[str, bytes]:

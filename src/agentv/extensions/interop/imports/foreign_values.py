@@ -1,5 +1,7 @@
 """Convert values in files of other tools, which may be anything: numbers, texts, errors, token counts and messages."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -34,9 +36,58 @@ def unique_names(names: Iterable[str]) -> Iterator[str]:
         yield name if counts[name] == 1 else f"{name}-{counts[name]}"
 
 
-def dict_of(value: Any) -> dict[str, Any]:
+class Fields(dict[str, Any]):
+    """An object of another tool. A key may be missing, and a value of the wrong type counts as missing."""
+
+    def text(self, *keys: str) -> str:
+        """Return the first value that is not empty as text."""
+        return text_of(next((value for key in keys if (value := self.get(key))), self.get(keys[-1])))
+
+    def optional_text(self, key: str) -> str | None:
+        """Return a value as text; None if there is none."""
+        return None if self.get(key) is None else text_of(self[key])
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return the items of a list as texts."""
+        return tuple(map(text_of, self.items_of(key)))
+
+    def object(self, key: str) -> Fields:
+        """Return an object; an empty one if there is none."""
+        return dict_of(self.get(key))
+
+    def objects(self, key: str) -> list[Fields]:
+        """Return the items of a list as objects."""
+        return list(map(dict_of, self.items_of(key)))
+
+    def items_of(self, key: str) -> list[Any]:
+        """Return a list; an empty one if there is none."""
+        return list_of(self.get(key))
+
+    def number(self, key: str) -> float | None:
+        """Return a finite number."""
+        return number_or_none(self.get(key))
+
+    def milliseconds(self, key: str) -> float | None:
+        """Return a number of seconds in milliseconds."""
+        return None if (seconds := self.number(key)) is None else seconds * 1000
+
+    def truth(self, key: str) -> bool | None:
+        """Return a truth value."""
+        value = self.get(key)
+        return value if isinstance(value, bool) else None
+
+    def grade(self, key: str) -> float | bool | None:
+        """Return a number or truth value."""
+        return grade_value(self.get(key))
+
+    def usage(self, input: str, output: str, **more: str) -> TokenUsage | None:
+        """Return token counts by their keys; None if neither is known."""
+        return token_usage(self.get(input), self.get(output), **{name: self.get(key) for name, key in more.items()})
+
+
+def dict_of(value: Any) -> Fields:
     """Return an object; an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
+    return Fields(value) if isinstance(value, dict) else Fields()
 
 
 def list_of(value: Any) -> list[Any]:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import read_rows, row_keys
 from agentv.extensions.interop.imports.foreign_values import (
-    dict_of,
+    Fields,
     error_info,
     grade_value,
-    list_of,
-    number_or_none,
     text_of,
-    token_usage,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 
@@ -38,42 +34,38 @@ class BraintrustExperiment(ForeignResults):
 
     def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
         run.targets[_TARGET] = {"provider": "braintrust"}
-        return _jobs(path, run)
+        for number, row in read_rows(path, "events", "data"):
+            if row.get("is_root") is False or row.items_of("span_parents"):
+                run.notes += [_INNER] if _INNER not in run.notes else []
+                continue
+            metadata, metrics = row.object("metadata"), row.object("metrics")
+            start, end = metrics.number("start"), metrics.number("end")
+            question = row.get("input")
+            digest = sha256(text_of(question).encode()).hexdigest()[:12]
+            error = row.get("error")
+            yield ForeignJob(
+                case=ForeignCase(
+                    id=row.object("origin").text("id") or digest,
+                    dataset="braintrust",
+                    input=text_of(question),
+                    expected=row.get("expected"),
+                    metadata=metadata,
+                    tags=row.texts("tags"),
+                ),
+                target=_TARGET,
+                answer=row.optional_text("output"),
+                grades=tuple(_grades(row)) if error is None else (),
+                error=error_info(error) if error is not None else None,
+                usage=metrics.usage("prompt_tokens", "completion_tokens"),
+                cost_usd=metrics.number("estimated_cost"),
+                duration_ms=(end - start) * 1000 if start is not None and end is not None else None,
+                place=f"row {number}",
+            )
 
 
-def _jobs(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
-    for number, row in read_rows(path, "events", "data"):
-        if row.get("is_root") is False or list_of(row.get("span_parents")):
-            run.notes += [_INNER] if _INNER not in run.notes else []
-            continue
-        metadata, metrics = dict_of(row.get("metadata")), dict_of(row.get("metrics"))
-        start, end = number_or_none(metrics.get("start")), number_or_none(metrics.get("end"))
-        question = row.get("input")
-        digest = sha256(text_of(question).encode()).hexdigest()[:12]
-        error = row.get("error")
-        yield ForeignJob(
-            case=ForeignCase(
-                id=text_of(dict_of(row.get("origin")).get("id")) or digest,
-                dataset="braintrust",
-                input=text_of(question),
-                expected=row.get("expected"),
-                metadata=metadata,
-                tags=tuple(map(text_of, list_of(row.get("tags")))),
-            ),
-            target=_TARGET,
-            answer=None if row.get("output") is None else text_of(row["output"]),
-            grades=tuple(_grades(row)) if error is None else (),
-            error=error_info(error) if error is not None else None,
-            usage=token_usage(metrics.get("prompt_tokens"), metrics.get("completion_tokens")),
-            cost_usd=number_or_none(metrics.get("estimated_cost")),
-            duration_ms=(end - start) * 1000 if start is not None and end is not None else None,
-            place=f"row {number}",
-        )
-
-
-def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
+def _grades(row: Fields) -> Iterator[ForeignGrade]:
     """Yield the scores. A scorer that returns null has skipped the row."""
-    for name, value in dict_of(row.get("scores")).items():
+    for name, value in row.object("scores").items():
         if value is not None:
             settings = {"tool": "braintrust", "name": name}
             yield ForeignGrade(name=name, type=f"braintrust:{name}", value=grade_value(value), settings=settings)

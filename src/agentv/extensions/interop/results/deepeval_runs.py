@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
+from agentv.extensions.interop.imports.foreign_files import read_header, read_items
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     chat_messages,
     dict_of,
-    grade_value,
     list_of,
-    number_or_none,
     text_of,
     token_usage,
     unique_names,
@@ -57,21 +56,17 @@ class DeepEvalRun(ForeignResults):
 
     def open(self, path: Path) -> ForeignRun:
         path = self.files(path)[0]
-        header: dict[str, Any] = {}
-        for keys, data in read_parts(path, _OPENED):
-            if keys not in _LISTS and keys:
-                header[_snake(keys[-1])] = decoded(path, data, keys[-1])
-        if not isinstance(header, dict):
-            raise problem(path, "It is not a test run of DeepEval")
-        settings = dict_of(header.get("hyperparameters"))
-        target = text_of(settings.get("model")) or "default"
-        dataset = text_of(header.get("dataset_alias") or header.get("test_file") or header.get("identifier"))
+        header = _snake(read_header(path, _OPENED, _LISTS))
+        settings = header.object("hyperparameters")
+        target = settings.text("model") or "default"
+        dataset = header.text("dataset_alias", "test_file", "identifier")
         run = ForeignRun(
             jobs=(),
-            id=text_of(header.get("identifier")) or "deepeval",
+            id=header.text("identifier") or "deepeval",
             targets={target: {"provider": "deepeval", **settings}},
         )
-        run.jobs = _jobs(path, target, dataset or "deepeval")
+        rows = read_items(path, _OPENED, _LISTS, "Test case")
+        run.jobs = (_job(_snake(row), target, dataset or "deepeval") for _, row in rows)
         return run
 
 
@@ -79,20 +74,8 @@ def _candidates(folder: Path) -> tuple[Path, Path]:
     return folder / LATEST.name, folder / LATEST
 
 
-def _jobs(path: Path, target: str, dataset: str) -> Iterator[ForeignJob]:
-    number = 0
-    for keys, data in read_parts(path, _OPENED):
-        if keys in _LISTS and data != b"null":
-            number += 1
-            row = decoded(path, data, f"test case {number}")
-            if not isinstance(row, dict):
-                raise problem(path, f"Test case {number} is not an object")
-            yield _job({_snake(key): value for key, value in row.items()}, target, dataset)
-
-
-def _job(row: dict[str, Any], target: str, dataset: str) -> ForeignJob:
-    turns = _turns(row)
-    seconds = number_or_none(row.get("completion_time"))
+def _job(row: Fields, target: str, dataset: str) -> ForeignJob:
+    turns = chat_messages(row.get("turns"))
     answer = row.get("actual_output")
     if answer is None and turns:
         answer = next((turn.content for turn in reversed(turns) if turn.role == "assistant"), None)
@@ -102,21 +85,21 @@ def _job(row: dict[str, Any], target: str, dataset: str) -> ForeignJob:
         answer=None if answer is None else text_of(answer),
         messages=turns or _messages(row),
         grades=tuple(_grades(row)),
-        passed=row.get("success") if isinstance(row.get("success"), bool) else None,
-        cost_usd=number_or_none(row.get("token_cost")),
-        duration_ms=None if seconds is None else seconds * 1000,
+        passed=row.truth("success"),
+        cost_usd=row.number("token_cost"),
+        duration_ms=row.milliseconds("completion_time"),
         # What was retrieved belongs to the answer: the next run may retrieve something else for the same case.
         metadata={"retrieval_context": row["retrieval_context"]} if row.get("retrieval_context") else {},
-        place=f"test case {text_of(row.get('name'))}",
+        place=f"test case {row.text('name')}",
     )
 
 
-def _case(row: dict[str, Any], dataset: str, turns: tuple[Message, ...]) -> ForeignCase:
+def _case(row: Fields, dataset: str, turns: tuple[Message, ...]) -> ForeignCase:
     prompt = row.get("input")
     if prompt is None:
         prompt = row.get("scenario") or next((turn.content for turn in turns if turn.role == "user"), "")
     metadata = dict_of(row.get("additional_metadata") or row.get("metadata"))
-    name = text_of(row.get("name"))
+    name = row.text("name")
     # DeepEval numbers test cases that have no name in the order in which they ended.
     is_numbered = not name or re.fullmatch(r"(conversational_)?test_case_\d+", name)
     return ForeignCase(
@@ -124,68 +107,61 @@ def _case(row: dict[str, Any], dataset: str, turns: tuple[Message, ...]) -> Fore
         dataset=dataset,
         input=text_of(prompt),
         expected=row.get("expected_output"),
-        outcome=text_of(row.get("expected_outcome")),
-        context=tuple(map(text_of, list_of(row.get("context")))),
+        outcome=row.text("expected_outcome"),
+        context=row.texts("context"),
         metadata=metadata,
-        tags=tuple(map(text_of, list_of(row.get("tags")))),
+        tags=row.texts("tags"),
     )
 
 
-def _messages(row: dict[str, Any]) -> tuple[Message, ...]:
+def _messages(row: Fields) -> tuple[Message, ...]:
     """Return the answer with the tools that were called."""
     calls = tuple(
         ToolCall(tool=text_of(call["name"]), input=call.get("inputParameters", call.get("input_parameters")),
                  output=call.get("output"))
-        for call in list_of(row.get("tools_called"))
+        for call in row.items_of("tools_called")
         if isinstance(call, dict) and call.get("name")
     )  # fmt: skip
-    return (Message("assistant", text_of(row.get("actual_output")), calls),) if calls else ()
+    return (Message("assistant", row.text("actual_output"), calls),) if calls else ()
 
 
-def _turns(row: dict[str, Any]) -> tuple[Message, ...]:
-    return chat_messages(row.get("turns")) if isinstance(row.get("turns"), list) else ()
-
-
-def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
+def _grades(row: Fields) -> Iterator[ForeignGrade]:
     items = row.get("metrics_data") or row.get("metrics_metadata")
-    metrics = [{_snake(key): value for key, value in item.items()} for item in list_of(items) if isinstance(item, dict)]
-    for name, metric in zip(unique_names(text_of(item.get("name")) for item in metrics), metrics, strict=True):
+    metrics = [_snake(item) for item in list_of(items) if isinstance(item, dict)]
+    for name, metric in zip(unique_names(item.text("name") for item in metrics), metrics, strict=True):
         value = _value(metric)
         is_skipped = metric.get("skipped") is True
-        error = None if value is not None or is_skipped else text_of(metric.get("error")) or "The metric has no score"
+        error = None if value is not None or is_skipped else metric.text("error") or "The metric has no score"
         settings = {key: metric[key] for key in ("threshold", "strict_mode") if metric.get(key) is not None}
         yield ForeignGrade(
             name=name or "metric",
             type=f"deepeval:{name or 'metric'}",
             value=value,
-            passed=metric.get("success") if isinstance(metric.get("success"), bool) else None,
+            passed=metric.truth("success"),
             weight=0.0 if is_skipped else 1.0,
-            reasoning=text_of(metric.get("reason")) or None,
+            reasoning=metric.text("reason") or None,
             error=error,
             settings={"tool": "deepeval", **settings},
-            judge=text_of(metric.get("evaluation_model")) or None,
+            judge=metric.text("evaluation_model") or None,
             usage=_usage(metric),
-            cost_usd=number_or_none(metric.get("evaluation_cost")),
+            cost_usd=metric.number("evaluation_cost"),
         )
 
 
-def _value(metric: dict[str, Any]) -> float | bool | None:
+def _value(metric: Fields) -> float | bool | None:
     """Return the score, where higher is better; of a metric that passes below its threshold, 1 minus its score."""
-    score, limit, passed = (
-        number_or_none(metric.get("score")),
-        number_or_none(metric.get("threshold")),
-        metric.get("success"),
-    )
+    score, limit, passed = metric.number("score"), metric.number("threshold"), metric.get("success")
     is_inverted = metric.get("name") in _INVERTED and isinstance(passed, bool)
     if is_inverted and score is not None and limit is not None and score != limit and passed == (score < limit):
         return 1 - score
-    return grade_value(metric.get("score"))
+    return metric.grade("score")
 
 
-def _usage(metric: dict[str, Any]) -> TokenUsage | None:
+def _usage(metric: Fields) -> TokenUsage | None:
     counts = (metric.get(f"{kind}_token_count") or metric.get(f"{kind}_tokens") or None for kind in ("input", "output"))
     return token_usage(*counts)
 
 
-def _snake(name: str) -> str:
-    return _HUMP.sub(lambda match: "_" + match[0].lower(), name)
+def _snake(item: dict[str, Any]) -> Fields:
+    """Return an object with keys in snake case, which older and newer versions write."""
+    return Fields({_HUMP.sub(lambda match: "_" + match[0].lower(), key): value for key, value in item.items()})

@@ -8,14 +8,11 @@ from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import grouped_lines, problem, read_document
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     chat_messages,
     dict_of,
     error_info,
-    grade_value,
-    list_of,
-    number_or_none,
     text_of,
-    token_usage,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
@@ -24,6 +21,11 @@ from agentv.support.json_stream import top_level
 
 _MAX_TOTALS_BYTES = 64 * 1024 * 1024
 _TIMES = ("latency_ms", "generation_time_ms")
+_MORE_TOKENS = {
+    "cached": "input_tokens_cache_read",
+    "cache_write": "input_tokens_cache_write",
+    "reasoning": "reasoning_tokens",
+}
 _TRIAL = "trial"
 _TARGET = "target"
 """Keys of the metadata in which `agentv runs export` writes what the format has no field for."""
@@ -55,14 +57,14 @@ class EveryEvalEver(ForeignResults):
         if rows is None:
             what = "It has totals only, and the file with the samples is not next to it"
             raise problem(path, what, "Name the .jsonl file with the samples")
-        totals = dict_of(read_document(files[0], _MAX_TOTALS_BYTES)) if len(files) > 1 else {}
+        totals = dict_of(read_document(files[0], _MAX_TOTALS_BYTES)) if len(files) > 1 else Fields()
         return _Reader(rows, totals).run()
 
 
 def _rows_of(totals: Path) -> Path | None:
     """Return the file with the samples, which the totals name: the file of that name next to them, nowhere else."""
-    detailed = dict_of(dict_of(read_document(totals, _MAX_TOTALS_BYTES)).get("detailed_evaluation_results"))
-    name = text_of(detailed.get("file_path")).replace("\\", "/").rpartition("/")[2]
+    detailed = dict_of(read_document(totals, _MAX_TOTALS_BYTES)).object("detailed_evaluation_results")
+    name = detailed.text("file_path").replace("\\", "/").rpartition("/")[2]
     candidates = [totals.with_name(name)] if name.endswith(".jsonl") else []
     candidates += [totals.with_name(f"{totals.stem}_samples.jsonl"), totals.with_suffix(".jsonl")]
     return next((file for file in candidates if file.is_file()), None)
@@ -77,59 +79,59 @@ def _totals_of(rows: Path) -> Path | None:
 class _Reader:
     """Converts the rows of one file."""
 
-    def __init__(self, rows: Path, totals: dict[str, Any]) -> None:
+    def __init__(self, rows: Path, totals: Fields) -> None:
         self._rows = rows
         self._totals = totals
-        results = [dict_of(result) for result in list_of(totals.get("evaluation_results"))]
+        results = totals.objects("evaluation_results")
         self._results = {_result_name(result): result for result in results}
         self._notes: dict[str, None] = {}
 
     def run(self) -> ForeignRun:
         """Return the run."""
-        totals, library = self._totals, dict_of(self._totals.get("eval_library"))
-        info = dict_of(totals.get("model_info"))
-        model = text_of(info.get("id"))
+        totals, library = self._totals, self._totals.object("eval_library")
+        info = totals.object("model_info")
+        model = info.text("id")
         settings = {"provider": "every-eval-ever", **{key: value for key, value in info.items() if value is not None}}
-        version = text_of(library.get("version"))
+        version = library.text("version")
         run = ForeignRun(
             jobs=(),
-            id=text_of(totals.get("evaluation_id")) or self._rows.stem,
+            id=totals.text("evaluation_id") or self._rows.stem,
             started_at=_time(totals.get("evaluation_timestamp") or totals.get("retrieved_timestamp")),
             targets={model: settings} if model else {},
-            versions={text_of(library.get("name")): version} if library.get("name") and version else {},
+            versions={library.text("name"): version} if library.get("name") and version else {},
         )
         run.jobs = self._jobs(run)
         return run
 
     def _jobs(self, run: ForeignRun) -> Iterator[ForeignJob]:
         for _, rows in grouped_lines(self._rows, self._key):
-            for answered in _answers(rows):
-                yield self._job(answered)
+            yield from map(self._job, _answers(list(map(Fields, rows))))
         run.notes = list(self._notes)
 
-    def _dataset(self, row: dict[str, Any]) -> str:
+    def _dataset(self, row: Fields) -> str:
         """Return the dataset of a row: the names of evaluations may include those of metrics."""
-        dataset = dict_of(row.get("metadata")).get("dataset")
-        source = dict_of(self._results.get(_result_name(row), {}).get("source_data"))
+        dataset = row.object("metadata").get("dataset")
+        source = self._results.get(_result_name(row), Fields()).object("source_data")
         return text_of(dataset or source.get("dataset_name") or row.get("evaluation_name")) or "every-eval-ever"
 
     def _key(self, row: Any) -> Any:
         """Return what identifies the answer that a row is about: a sample may have been answered several times."""
         if not isinstance(row, dict) or "sample_id" not in row:
             raise problem(self._rows, "A row has no 'sample_id'")
-        metadata, prompt = dict_of(row.get("metadata")), dict_of(row.get("input"))
+        row = Fields(row)
+        metadata, prompt = row.object("metadata"), row.object("input")
         answered = metadata.get(_TRIAL) or digest([row.get("output"), row.get("messages")])
-        names = text_of(row["sample_id"]), text_of(row.get("model_id")), text_of(metadata.get(_TARGET))
+        names = text_of(row["sample_id"]), row.text("model_id"), metadata.text(_TARGET)
         return self._dataset(row), *names, digest(prompt.get("raw")), text_of(answered)
 
-    def _job(self, rows: list[dict[str, Any]]) -> ForeignJob:
+    def _job(self, rows: list[Fields]) -> ForeignJob:
         row = rows[0]
-        metadata = dict(dict_of(row.get("metadata")))
-        target = metadata.pop(_TARGET, None) or text_of(row.get("model_id")) or "model"
+        metadata = row.object("metadata")
+        target = metadata.pop(_TARGET, None) or row.text("model_id") or "model"
         trial = metadata.pop(_TRIAL, None)
         error = next((entry["error"] for entry in rows if entry.get("error")), None)
         messages = _transcript(row)
-        usage, times = dict_of(row.get("token_usage")), dict_of(row.get("performance"))
+        usage, times = row.object("token_usage"), row.object("performance")
         return ForeignJob(
             case=_case(row, self._dataset(row), metadata),
             target=text_of(target),
@@ -138,29 +140,23 @@ class _Reader:
             messages=messages,
             grades=() if error else tuple(self._grade(entry) for entry in rows),
             error=None if error is None else error_info(error),
-            usage=token_usage(
-                usage.get("input_tokens"),
-                usage.get("output_tokens"),
-                cached=usage.get("input_tokens_cache_read"),
-                cache_write=usage.get("input_tokens_cache_write"),
-                reasoning=usage.get("reasoning_tokens"),
-            ),
-            duration_ms=next(filter(None, (number_or_none(times.get(key)) for key in _TIMES)), None),
-            place=f"sample {text_of(row.get('sample_id'))}",
+            usage=usage.usage("input_tokens", "output_tokens", **_MORE_TOKENS),
+            duration_ms=next(filter(None, (times.number(key) for key in _TIMES)), None),
+            place=f"sample {row.text('sample_id')}",
         )
 
-    def _grade(self, row: dict[str, Any]) -> ForeignGrade:
-        evaluation = dict_of(row.get("evaluation"))
-        result = self._results.get(_result_name(row), {})
-        config = dict_of(result.get("metric_config"))
+    def _grade(self, row: Fields) -> ForeignGrade:
+        evaluation = row.object("evaluation")
+        result = self._results.get(_result_name(row), Fields())
+        config = result.object("metric_config")
         name = text_of(config.get("metric_name") or config.get("metric_id") or row.get("evaluation_name")) or "score"
-        value, details = grade_value(evaluation.get("score")), None
+        value, details = evaluation.grade("score"), None
         if config.get("lower_is_better") is True:
             self._notes[f"'{name}' is better if it is lower: kept as a metric, not as a score"] = None
             value, details = None, {"value": evaluation.get("score")}
         settings = {key: config[key] for key in _METRIC_KEYS if config.get(key) is not None}
-        judges = list_of(dict_of(config.get("llm_scoring")).get("judges"))
-        judge = text_of(dict_of(dict_of(judges[0]).get("model_info")).get("id")) if judges else ""
+        judges = config.object("llm_scoring").objects("judges")
+        judge = judges[0].object("model_info").text("id") if judges else ""
         # `is_correct` is required, although it has no meaning for a score between 0 and 1.
         is_binary = value in (0, 1) or config.get("score_type") == "binary"
         passed = evaluation.get("is_correct") if is_binary else None
@@ -170,7 +166,7 @@ class _Reader:
             value=value,
             passed=passed if isinstance(passed, bool) else None,
             details=details,
-            settings={"tool": text_of(dict_of(self._totals.get("eval_library")).get("name")), **settings},
+            settings={"tool": self._totals.object("eval_library").text("name"), **settings},
             judge=judge or None,
         )
 
@@ -178,13 +174,13 @@ class _Reader:
 _METRIC_KEYS = ("metric_id", "metric_kind", "metric_parameters", "score_type", "min_score", "max_score", "llm_scoring")
 
 
-def _result_name(entry: dict[str, Any]) -> str:
-    return text_of(entry.get("evaluation_result_id") or entry.get("evaluation_name"))
+def _result_name(entry: Fields) -> str:
+    return entry.text("evaluation_result_id", "evaluation_name")
 
 
-def _answers(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def _answers(rows: list[Fields]) -> list[list[Fields]]:
     """Split rows with the same answer: a metric that is there twice belongs to another trial."""
-    trials: list[dict[str, dict[str, Any]]] = []
+    trials: list[dict[str, Fields]] = []
     for row in rows:
         name = _result_name(row)
         trial = next((group for group in trials if name not in group), None)
@@ -194,27 +190,27 @@ def _answers(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [list(group.values()) for group in trials]
 
 
-def _case(row: dict[str, Any], dataset: str, metadata: dict[str, Any]) -> ForeignCase:
-    prompt = dict_of(row.get("input"))
-    references = list_of(prompt.get("reference"))
+def _case(row: Fields, dataset: str, metadata: dict[str, Any]) -> ForeignCase:
+    prompt = row.object("input")
+    references = prompt.items_of("reference")
     choices = {"choices": prompt["choices"]} if prompt.get("choices") else {}
     return ForeignCase(
-        id=text_of(row.get("sample_id")),
+        id=row.text("sample_id"),
         dataset=dataset,
-        input=text_of(prompt.get("raw")),
+        input=prompt.text("raw"),
         expected=references[0] if len(references) == 1 else references or None,
         metadata={**{key: value for key, value in metadata.items() if key != "dataset"}, **choices},
     )
 
 
-def _transcript(row: dict[str, Any]) -> tuple[Message, ...]:
+def _transcript(row: Fields) -> tuple[Message, ...]:
     messages = chat_messages(row.get("messages"))
     start = next((place for place, message in enumerate(messages) if message.role == "assistant"), len(messages))
     return messages[start:]
 
 
-def _answer(row: dict[str, Any], messages: tuple[Message, ...]) -> str | None:
-    output = list_of(dict_of(row.get("output")).get("raw"))
+def _answer(row: Fields, messages: tuple[Message, ...]) -> str | None:
+    output = row.object("output").items_of("raw")
     if output:
         return text_of(output[0])
     return next((message.text for message in reversed(messages) if message.role == "assistant" and message.text), None)

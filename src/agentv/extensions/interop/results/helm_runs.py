@@ -9,15 +9,14 @@ from typing import Any
 
 import msgspec
 
-from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_document, read_parts
+from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_document, read_items, read_parts
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     chat_messages,
     dict_of,
     error_info,
-    list_of,
     number_or_none,
     text_of,
-    token_usage,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 
@@ -30,6 +29,7 @@ _OTHERS = {
 }
 """Other files of a run folder, and what each has: those with the scores are next to them."""
 _MAX_SPEC_BYTES = 64 * 1024 * 1024
+_STATES = ("request_states",)
 _Key = tuple[str, str, int]
 # Figures that HELM stores with the scores of an instance, some of them between 0 and 1.
 _FIGURES = re.compile(
@@ -82,10 +82,10 @@ class HelmRun(ForeignResults):
     def open(self, path: Path) -> ForeignRun:
         scores, *others = self.files(path)
         files = {file.name: file for file in others}
-        spec = dict_of(read_document(files[_SPEC], _MAX_SPEC_BYTES)) if _SPEC in files else {}
-        adapter = dict_of(spec.get("adapter_spec"))
-        model = text_of(adapter.get("model_deployment") or adapter.get("model")) or "model"
-        name = text_of(spec.get("name"))
+        spec = dict_of(read_document(files[_SPEC], _MAX_SPEC_BYTES)) if _SPEC in files else Fields()
+        adapter = spec.object("adapter_spec")
+        model = adapter.text("model_deployment", "model") or "model"
+        name = spec.text("name")
         run = ForeignRun(
             jobs=(),
             id=name or "helm",
@@ -121,7 +121,7 @@ class _Instances:
                 del self._stats[key]
                 yield self._job(key, stats, state)
         for key, stats in self._stats.items():
-            yield self._job(key, stats, {})
+            yield self._job(key, stats, Fields())
 
     def _read_scores(self) -> None:
         for number, (keys, data) in enumerate(read_parts(self._path, {()}), 1):
@@ -134,24 +134,19 @@ class _Instances:
             scores = {name: value for name, value in values.items() if value is not None}
             self._stats.setdefault(key, {}).update(scores)
 
-    def _states(self, path: Path) -> Iterator[tuple[_Key, dict[str, Any]]]:
-        number = 0
-        for keys, data in read_parts(path, {(), ("request_states",)}):
-            if keys == ("request_states",):
-                number += 1
-                state = dict_of(decoded(path, data, f"request {number}"))
-                if state.get("request_mode") != "calibration":
-                    instance = dict_of(state.get("instance"))
-                    perturbation = _perturbation(instance.get("perturbation"))
-                    trial = int(number_or_none(state.get("train_trial_index")) or 0)
-                    yield (text_of(instance.get("id")), perturbation, trial), state
+    def _states(self, path: Path) -> Iterator[tuple[_Key, Fields]]:
+        for _, state in read_items(path, {(), _STATES}, {_STATES}, "Request"):
+            if state.get("request_mode") != "calibration":
+                instance = state.object("instance")
+                perturbation = _perturbation(instance.get("perturbation"))
+                trial = int(state.number("train_trial_index") or 0)
+                yield (instance.text("id"), perturbation, trial), state
 
-    def _job(self, key: _Key, stats: dict[str, float], state: dict[str, Any]) -> ForeignJob:
+    def _job(self, key: _Key, stats: dict[str, float], state: Fields) -> ForeignJob:
         id, perturbation, trial = key
-        result = dict_of(state.get("result"))
-        seconds = number_or_none(result.get("request_time"))
+        result = state.object("result")
         has_failed = result.get("success") is False
-        figures = {name: value for name, value in stats.items() if _FIGURES.fullmatch(name)}
+        figures = Fields({name: value for name, value in stats.items() if _FIGURES.fullmatch(name)})
         return ForeignJob(
             case=self._case(f"{id}:{perturbation}" if perturbation else id, state),
             target=self._model,
@@ -159,24 +154,24 @@ class _Instances:
             answer=_answer(state, result),
             grades=() if has_failed else tuple(_grades(stats)),
             error=error_info(result.get("error")) if has_failed else None,
-            usage=token_usage(figures.get("num_prompt_tokens"), figures.get("num_output_tokens")),
-            duration_ms=None if seconds is None else seconds * 1000,
+            usage=figures.usage("num_prompt_tokens", "num_output_tokens"),
+            duration_ms=result.milliseconds("request_time"),
             cached=result.get("cached") is True,
             metadata={"figures": figures} if figures else {},
             place=f"instance {id}",
         )
 
-    def _case(self, id: str, state: dict[str, Any]) -> ForeignCase:
-        instance = dict_of(state.get("instance"))
-        references = [dict_of(entry) for entry in list_of(instance.get("references"))]
-        correct = [text_of(dict_of(entry.get("output")).get("text")) for entry in references if _is_correct(entry)]
+    def _case(self, id: str, state: Fields) -> ForeignCase:
+        instance = state.object("instance")
+        references = instance.objects("references")
+        correct = [entry.object("output").text("text") for entry in references if "correct" in entry.items_of("tags")]
         split = instance.get("split")
-        request = dict_of(state.get("request")) if state.get("reference_index") is None else {}
-        prompt = chat_messages(request.get("messages")) or text_of(request.get("prompt"))
+        request = state.object("request") if state.get("reference_index") is None else Fields()
+        prompt = chat_messages(request.get("messages")) or request.text("prompt")
         return ForeignCase(
             id=id,
             dataset=self._dataset,
-            input=prompt or text_of(dict_of(instance.get("input")).get("text")),
+            input=prompt or instance.object("input").text("text"),
             expected=correct[0] if len(correct) == 1 else correct or None,
             metadata={"split": split} if split else {},
         )
@@ -189,21 +184,17 @@ def _grades(stats: dict[str, float]) -> Iterator[ForeignGrade]:
 
 
 def _perturbation(value: Any) -> str:
-    return text_of(dict_of(value).get("name")) if value else ""
+    return dict_of(value).text("name") if value else ""
 
 
-def _is_correct(reference: dict[str, Any]) -> bool:
-    return "correct" in list_of(reference.get("tags"))
-
-
-def _answer(state: dict[str, Any], result: dict[str, Any]) -> str | None:
+def _answer(state: Fields, result: Fields) -> str | None:
     """Return the text of the first completion; for a letter of a multiple choice question, also the choice."""
     if state.get("reference_index") is not None:  # the text of a choice, whose likelihood was the highest
-        reference = list_of(dict_of(state.get("instance")).get("references"))[int(state["reference_index"])]
-        return text_of(dict_of(dict_of(reference).get("output")).get("text"))
-    completions = list_of(result.get("completions"))
+        reference = state.object("instance").objects("references")[int(state["reference_index"])]
+        return reference.object("output").text("text")
+    completions = result.objects("completions")
     if not completions:
         return None
-    text = text_of(dict_of(completions[0]).get("text"))
-    mapped = dict_of(state.get("output_mapping")).get(text.strip())
+    text = completions[0].text("text")
+    mapped = state.object("output_mapping").get(text.strip())
     return text if mapped is None else f"{text.strip()}: {text_of(mapped)}"

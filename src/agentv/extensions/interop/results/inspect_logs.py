@@ -12,15 +12,14 @@ import msgspec
 from agentv.errors import AgentvError
 from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     chat_messages,
     content_text_of,
     dict_of,
     error_info,
     grade_value,
-    list_of,
     number_or_none,
     text_of,
-    token_usage,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
@@ -36,6 +35,11 @@ _HEADERS = ("header.json", "_journal/start.json")
 _MAGIC = b"PK\x03\x04"
 _LETTERS = {"c": 1.0, "i": 0.0, "p": 0.5, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _ATTACHMENT = "attachment://"
+_MORE_TOKENS = {
+    "cached": "input_tokens_cache_read",
+    "cache_write": "input_tokens_cache_write",
+    "reasoning": "reasoning_tokens",
+}
 
 
 class _Sample(msgspec.Struct):
@@ -198,42 +202,41 @@ def _document_jobs(path: Path, log: _Log) -> Iterator[ForeignJob]:
             yield log.job(decoded(path, data, f"sample {number}", _Sample), f"sample {number}")
 
 
-def _run_of(header: Any) -> ForeignRun:
-    if not isinstance(header, dict) or not isinstance(header.get("eval"), dict):
-        header = {"eval": {}}
-    spec, stats = header["eval"], dict_of(header.get("stats"))
-    model = text_of(spec.get("model")) or "model"
-    config, dataset = dict_of(spec.get("config")), dict_of(spec.get("dataset"))
+def _run_of(data: Any) -> ForeignRun:
+    header = dict_of(data) if isinstance(data, dict) and isinstance(data.get("eval"), dict) else Fields()
+    spec, stats = header.object("eval"), header.object("stats")
+    model = spec.text("model") or "model"
+    config, dataset = spec.object("config"), spec.object("dataset")
     status = header.get("status")
-    steps = [dict_of(step) for step in list_of(dict_of(header.get("plan")).get("steps"))]
+    steps = header.object("plan").objects("steps")
     settings = {
         "provider": "inspect",
         "model": model,
-        "config": dict_of(spec.get("model_generate_config")),
+        "config": spec.object("model_generate_config"),
         "solver": [{"solver": step.get("solver"), "params": step.get("params")} for step in steps],
     }
     return ForeignRun(
         jobs=(),
-        id=text_of(spec.get("run_id") or spec.get("eval_id")),
+        id=spec.text("run_id", "eval_id"),
         started_at=text_of(stats.get("started_at") or spec.get("created")),
-        finished_at=text_of(stats.get("completed_at")) or None,
+        finished_at=stats.text("completed_at") or None,
         is_unfinished=status in ("started", "cancelled"),
-        planned_jobs=int((number_or_none(dataset.get("samples")) or 0) * (number_or_none(config.get("epochs")) or 1)),
+        planned_jobs=int((dataset.number("samples") or 0) * (config.number("epochs") or 1)),
         targets={model: settings},
         options={
             "task": spec.get("task"),
             "dataset": text_of(dataset.get("name") or spec.get("task")) or "inspect",
-            "scorers": list_of(spec.get("scorers")),
+            "scorers": spec.items_of("scorers"),
         },
-        versions={text_of(name): text_of(version) for name, version in dict_of(spec.get("packages")).items()},
-        git_commit=dict_of(spec.get("revision")).get("commit"),
+        versions={text_of(name): text_of(version) for name, version in spec.object("packages").items()},
+        git_commit=spec.object("revision").get("commit"),
         notes=list(_status_notes(status, header.get("error"))),
     )
 
 
 def _status_notes(status: Any, error: Any) -> Iterator[str]:
     if status == "error":
-        message = text_of(dict_of(error).get("message")) or "no message"
+        message = dict_of(error).text("message") or "no message"
         yield f"The task ended with an error, and later samples are missing: {message[:300]}"
     elif status in ("started", "cancelled"):
         yield "The task was cancelled or is still running"
@@ -246,7 +249,7 @@ class _Log:
         self._path = path
         self._model = next(iter(run.targets))
         self._dataset = run.options["dataset"]
-        self._scorers = {text_of(dict_of(scorer).get("name")): dict_of(scorer) for scorer in run.options["scorers"]}
+        self._scorers = {dict_of(scorer).text("name"): dict_of(scorer) for scorer in run.options["scorers"]}
 
     def job(self, sample: _Sample, place: str) -> ForeignJob:
         """Return the job of a sample."""
@@ -263,8 +266,8 @@ class _Log:
             messages=answers,
             grades=grades,
             error=None if failed is None else error_info(failed),
-            usage=_usage(sample.model_usage or {}, self._model),
-            cost_usd=_cost(sample.model_usage or {}),
+            usage=_usage(dict_of(sample.model_usage), self._model),
+            cost_usd=_cost(dict_of(sample.model_usage)),
             duration_ms=None if sample.total_time is None else sample.total_time * 1000,
             stop_reason=_stop_reason(sample.limit, output),
             timestamp=sample.started_at or "",
@@ -290,10 +293,10 @@ class _Log:
         for name, score in scores.items():
             yield from self._grade(name, dict_of(score))
 
-    def _grade(self, name: str, score: dict[str, Any]) -> Iterator[ForeignGrade]:
+    def _grade(self, name: str, score: Fields) -> Iterator[ForeignGrade]:
         value = score.get("value")
-        scorer = self._scorers.get(name, {})
-        options = dict_of(scorer.get("options"))
+        scorer = self._scorers.get(name, Fields())
+        options = scorer.object("options")
         judge = options.get("model")
         fields: dict[str, Any] = {
             "type": f"inspect:{name}",
@@ -331,50 +334,40 @@ def _number(value: Any) -> float | bool | None:
 def _error_of(sample: _Sample) -> str | None:
     """Return the error message of a sample; None if it has an answer that counts."""
     if sample.invalidation is not None:
-        reason = text_of(dict_of(sample.invalidation).get("reason"))
+        reason = dict_of(sample.invalidation).text("reason")
         return f"The sample was invalidated{f': {reason}' if reason else ''}"
     if sample.error is None:
         return None
     return text_of(dict_of(sample.error).get("message") or sample.error)
 
 
-def _answer(output: dict[str, Any], answers: tuple[Message, ...]) -> str | None:
+def _answer(output: Fields, answers: tuple[Message, ...]) -> str | None:
     completion = output.get("completion")
     if isinstance(completion, str) and completion:
         return completion
     choices = output.get("choices")
     if isinstance(choices, list) and choices:
-        return content_text_of(dict_of(dict_of(choices[0]).get("message")).get("content"))
+        return content_text_of(dict_of(choices[0]).object("message").get("content"))
     return next((message.text for message in reversed(answers) if message.text), None)
 
 
-def _stop_reason(limit: Any, output: dict[str, Any]) -> str | None:
+def _stop_reason(limit: Any, output: Fields) -> str | None:
     if limit is not None:
-        return {"token": "length", "message": "max_turns"}.get(kind := text_of(dict_of(limit).get("type")), kind)
+        return {"token": "length", "message": "max_turns"}.get(kind := dict_of(limit).text("type"), kind)
     choices = output.get("choices")
     reason = dict_of(choices[0]).get("stop_reason") if isinstance(choices, list) and choices else None
     return "length" if reason == "max_tokens" else None
 
 
-def _usage(usage: dict[str, Any], model: str) -> TokenUsage | None:
+def _usage(usage: Fields, model: str) -> TokenUsage | None:
     """Return the tokens of the evaluated model, or of all models if it used none itself."""
     entries = [usage[model]] if model in usage else list(usage.values())
-    usages = [
-        token_usage(
-            entry.get("input_tokens"),
-            entry.get("output_tokens"),
-            cached=entry.get("input_tokens_cache_read"),
-            cache_write=entry.get("input_tokens_cache_write"),
-            reasoning=entry.get("reasoning_tokens"),
-        )
-        for entry in entries
-        if isinstance(entry, dict)
-    ]
+    usages = [dict_of(entry).usage("input_tokens", "output_tokens", **_MORE_TOKENS) for entry in entries]
     return sum_usage([entry for entry in usages if entry is not None])
 
 
-def _cost(usage: dict[str, Any]) -> float | None:
-    costs = [number_or_none(dict_of(entry).get("total_cost")) for entry in usage.values()]
+def _cost(usage: Fields) -> float | None:
+    costs = [dict_of(entry).number("total_cost") for entry in usage.values()]
     known_costs = [cost for cost in costs if cost is not None]
     return sum(known_costs) if known_costs else None
 

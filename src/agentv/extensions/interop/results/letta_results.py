@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from agentv.extensions.interop.imports.foreign_files import read_document, read_rows, row_keys
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     dict_of,
     error_info,
-    list_of,
-    number_or_none,
     text_of,
     token_usage,
 )
@@ -28,8 +27,8 @@ class _Suite(NamedTuple):
     """What the rows of a file share: the suite, its graders, and its samples by id."""
 
     name: str = "letta"
-    graders: dict[str, Any] = {}
-    samples: dict[str, dict[str, Any]] = {}
+    graders: Fields = Fields()
+    samples: dict[str, Fields] = {}
     model: str = ""
 
 
@@ -62,7 +61,7 @@ class LettaResults(ForeignResults):
                     suite = _suite(row)
                     continue
                 result = _result(row, suite, file)
-                target = run.target(text_of(result.get("model_name")) or "agent", "letta")
+                target = run.target(result.text("model_name") or "agent", "letta")
                 yield _job(result, suite, target, f"line {number} of {file.name}")
 
 
@@ -87,68 +86,68 @@ def _suite_near(file: Path) -> _Suite:
 
 def _model_of(file: Path) -> str:
     """Return the model of a file: of the first sample that did not fail before it was called, or else its name."""
-    handles = (text_of(row.get("model_handle")) for _, row in read_rows(file, "results"))
+    handles = (row.text("model_handle") for _, row in read_rows(file, "results"))
     return next(filter(None, handles), file.parent.name if _RUN.fullmatch(file.stem) else file.stem)
 
 
-def _suite(data: dict[str, Any]) -> _Suite:
-    config = dict_of(data.get("config"))
-    graders = dict_of(config.get("graders")) or {"score": dict_of(config.get("grader"))}
-    samples = {text_of(sample.get("id")): sample for sample in map(dict_of, list_of(data.get("samples")))}
-    return _Suite(text_of(data.get("suite")) or "letta", graders, samples)
+def _suite(data: Fields) -> _Suite:
+    config = data.object("config")
+    graders = config.object("graders") or Fields(score=config.get("grader"))
+    samples = {sample.text("id"): sample for sample in data.objects("samples")}
+    return _Suite(data.text("suite") or "letta", graders, samples)
 
 
-def _result(row: dict[str, Any], suite: _Suite, file: Path) -> dict[str, Any]:
+def _result(row: Fields, suite: _Suite, file: Path) -> Fields:
     """Return a row in the shape of earlier versions, which repeated the sample and the model in each row."""
     if "sample_id" not in row:
-        return dict_of(row.get("result")) or row
-    id, answers = text_of(row["sample_id"]), dict_of(row.get("submissions"))
+        return row.object("result") or row
+    id, answers = text_of(row["sample_id"]), row.object("submissions")
     trial = _RUN.fullmatch(file.stem)
-    return {
-        "sample": {**suite.samples.get(id, {}), "id": id},
-        "submission": next(iter(answers.values()), None),
-        "metadata": {"submissions": answers} if len(set(map(text_of, answers.values()))) > 1 else {},
-        "grade": {**dict_of(row.get("reward")), "metadata": {"error": dict_of(row.get("error")).get("message")}},
-        "grades": row.get("grades"),
-        "model_name": suite.model,
-        "agent_usage": [row["usage"]] if row.get("usage") else row.get("agent_usage"),
-        "seconds": dict_of(row.get("timing")).get("total"),
-        "trial": int(trial[1]) if trial else None,
-    }
+    return Fields(
+        sample={**suite.samples.get(id, {}), "id": id},
+        submission=next(iter(answers.values()), None),
+        metadata={"submissions": answers} if len(set(map(text_of, answers.values()))) > 1 else {},
+        grade={**row.object("reward"), "metadata": {"error": row.object("error").get("message")}},
+        grades=row.get("grades"),
+        model_name=suite.model,
+        agent_usage=[row["usage"]] if row.get("usage") else row.get("agent_usage"),
+        seconds=row.object("timing").get("total"),
+        trial=int(trial[1]) if trial else None,
+    )
 
 
-def _job(result: dict[str, Any], suite: _Suite, target: str, place: str) -> ForeignJob:
-    sample, total = dict_of(result.get("sample")), dict_of(result.get("grade"))
-    questions = [text_of(item) for item in list_of(sample.get("input")) or [sample.get("input")]]
-    usages = [dict_of(item) for item in list_of(result.get("agent_usage"))]
-    tokens = [sum(number_or_none(item.get(key)) or 0 for item in usages) for key in _TOKENS] if usages else [None, None]
-    error, seconds = dict_of(total.get("metadata")).get("error"), number_or_none(result.get("seconds"))
+def _job(result: Fields, suite: _Suite, target: str, place: str) -> ForeignJob:
+    sample, total = result.object("sample"), result.object("grade")
+    questions = [text_of(item) for item in sample.items_of("input") or [sample.get("input")]]
+    usages = result.objects("agent_usage")
+    tokens = [sum(item.number(key) or 0 for item in usages) for key in _TOKENS] if usages else [None, None]
+    error = total.object("metadata").get("error")
     question, expected = "\n\n".join(questions), sample.get("ground_truth")
     return ForeignJob(
-        case=ForeignCase(id=text_of(sample.get("id")) or place, dataset=suite.name, input=question, expected=expected),
+        case=ForeignCase(id=sample.text("id") or place, dataset=suite.name, input=question, expected=expected),
         target=target,
         trial=result.get("trial"),
-        answer=text_of(result.get("submission")) or None,
-        grades=() if error else tuple(_grades(dict_of(result.get("grades")) or {"score": total}, suite.graders)),
-        score=None if error else number_or_none(total.get("score")),
+        answer=result.text("submission") or None,
+        grades=() if error else tuple(_grades(result.object("grades") or {"score": total}, suite.graders)),
+        score=None if error else total.number("score"),
         error=error_info(error) if error else None,
         usage=token_usage(*tokens),
-        cost_usd=number_or_none(usages[0].get("cost")) if len(usages) == 1 else None,
-        duration_ms=None if seconds is None else seconds * 1000,
-        metadata=dict_of(result.get("metadata")),
+        cost_usd=usages[0].number("cost") if len(usages) == 1 else None,
+        duration_ms=result.milliseconds("seconds"),
+        metadata=result.object("metadata"),
         place=place,
     )
 
 
-def _grades(grades: dict[str, Any], graders: dict[str, Any]) -> Iterator[ForeignGrade]:
-    for name, grade in grades.items():
-        settings = dict_of(graders.get(name))
+def _grades(grades: dict[str, Any], graders: Fields) -> Iterator[ForeignGrade]:
+    for name, grade in ((name, dict_of(grade)) for name, grade in grades.items()):
+        settings = graders.object(name)
         model = settings.get("model") if settings.get("kind") == "rubric" else None
         yield ForeignGrade(
             name=name,
-            type=f"letta:{text_of(settings.get('kind')) or 'grader'}",
-            value=number_or_none(dict_of(grade).get("score")),
-            reasoning=text_of(dict_of(grade).get("rationale")) or None,
+            type=f"letta:{settings.text('kind') or 'grader'}",
+            value=grade.number("score"),
+            reasoning=grade.text("rationale") or None,
             settings={"tool": "letta-evals", **{key: settings.get(key) for key in ("function", "prompt")}},
             judge=text_of(model) or None,
         )

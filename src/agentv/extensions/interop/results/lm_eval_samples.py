@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agentv.errors import AgentvError
 from agentv.extensions.interop.imports.foreign_files import grouped_lines, problem, read_document
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     chat_messages,
     dict_of,
-    grade_value,
     list_of,
     number_or_none,
     text_of,
@@ -44,9 +45,7 @@ class LmEvalSamples(ForeignResults):
         return is_totals or ({"doc_id", "doc", "target"} <= keys.keys() and "filtered_resps" in keys)
 
     def files(self, path: Path) -> list[Path]:
-        if path.is_dir():
-            return _samples_in(path)
-        return [path]
+        return _samples_in(path) if path.is_dir() else [path]
 
     def open(self, path: Path) -> ForeignRun:
         files = self.files(path)
@@ -57,7 +56,7 @@ class LmEvalSamples(ForeignResults):
         if path.suffix == ".json":
             raise problem(path, _TOTALS)
         totals = _totals(files[0])
-        config = dict_of(totals.get("config"))
+        config = totals.object("config")
         model = text_of(totals.get("model_name") or config.get("model_args")) or _model_of(files[0])
         run = ForeignRun(
             jobs=(),
@@ -74,16 +73,14 @@ def _samples_in(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("samples_*.jsonl") if _NAME.fullmatch(file.name))
 
 
-def _totals(samples: Path) -> dict[str, Any]:
+def _totals(samples: Path) -> Fields:
     """Return the totals that were written together with the samples; empty if they are missing."""
     match = _NAME.fullmatch(samples.name)
     path = samples.with_name(f"results_{match['time']}.json") if match else samples
-    if path == samples or not path.is_file():
-        return {}
-    try:
-        return dict_of(read_document(path, _MAX_RESULTS_BYTES))
-    except AgentvError:
-        return {}
+    if path != samples and path.is_file():
+        with suppress(AgentvError):
+            return dict_of(read_document(path, _MAX_RESULTS_BYTES))
+    return Fields()
 
 
 def _model_of(samples: Path) -> str:
@@ -91,7 +88,7 @@ def _model_of(samples: Path) -> str:
     return samples.resolve().parent.name.replace("__", "/") or "model"
 
 
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
+def _settings(config: Fields) -> dict[str, Any]:
     keys = ("model_args", "gen_kwargs", "model_revision", "model_dtype")
     return {key: config[key] for key in keys if config.get(key) is not None}
 
@@ -105,26 +102,26 @@ def _time(text: str) -> str:
 class _Task:
     """The samples of one task."""
 
-    def __init__(self, path: Path, totals: dict[str, Any], run: ForeignRun) -> None:
+    def __init__(self, path: Path, totals: Fields, run: ForeignRun) -> None:
         match = _NAME.fullmatch(path.name)
         self._path = path
         self._name = match["task"] if match else path.stem.removeprefix("samples_")
         self._run = run
-        self._config = dict_of(dict_of(totals.get("configs")).get(self._name))
-        directions = dict_of(dict_of(totals.get("higher_is_better")).get(self._name))
+        self._config = totals.object("configs").object(self._name)
+        directions = totals.object("higher_is_better").object(self._name)
         self._lower_is_better = {name for name, is_higher in directions.items() if is_higher is False}
 
     def jobs(self, model: str) -> Iterator[ForeignJob]:
         """Yield one job per document, with the metrics of all its filters."""
-        for key, rows in grouped_lines(self._path, self._key):
-            first = rows[0]
+        for key, lines in grouped_lines(self._path, self._key):
+            rows = list(map(Fields, lines))
             grades = tuple(grade for row in rows for grade in self._grades(row, len(rows) > 1))
             yield ForeignJob(
-                case=self._case(first),
+                case=self._case(rows[0]),
                 target=model,
-                answer=_answer(first),
+                answer=_answer(rows[0]),
                 grades=grades,
-                metadata={"filters": [text_of(row.get("filter")) for row in rows]} if len(rows) > 1 else {},
+                metadata={"filters": [row.text("filter") for row in rows]} if len(rows) > 1 else {},
                 place=f"document {key}",
             )
 
@@ -133,23 +130,23 @@ class _Task:
             raise problem(self._path, "A line has no 'doc_id'")
         return text_of(row["doc_id"])
 
-    def _case(self, row: dict[str, Any]) -> ForeignCase:
+    def _case(self, row: Fields) -> ForeignCase:
         prompt = next((call[0] for call in _calls(row) if call), row.get("doc"))
         return ForeignCase(
             id=text_of(row["doc_id"]),
             dataset=self._name,
             input=_messages(prompt),
-            expected=None if row.get("target") is None else text_of(row["target"]),
+            expected=row.optional_text("target"),
             metadata={"doc": row["doc"]} if isinstance(row.get("doc"), dict) else {},
         )
 
-    def _grades(self, row: dict[str, Any], has_filters: bool) -> Iterator[ForeignGrade]:
+    def _grades(self, row: Fields, has_filters: bool) -> Iterator[ForeignGrade]:
         names = row.get("metrics")
         if not isinstance(names, list):  # older versions do not name them
             names = [name for name in row if name not in _NOT_METRICS]
         for name in map(text_of, names):
-            value = grade_value(row.get(name))
-            filtered = f"{name} ({text_of(row.get('filter'))})" if has_filters else name
+            value = row.grade(name)
+            filtered = f"{name} ({row.text('filter')})" if has_filters else name
             is_lower = name.split(",")[0] in self._lower_is_better
             if is_lower:
                 self._run.notes.append(f"'{filtered}' is better if it is lower: kept as a metric, not as a score")
@@ -163,10 +160,10 @@ class _Task:
 
     @property
     def _version(self) -> Any:
-        return dict_of(self._config.get("metadata")).get("version")
+        return self._config.object("metadata").get("version")
 
 
-def _calls(row: dict[str, Any]) -> list[list[Any]]:
+def _calls(row: Fields) -> list[list[Any]]:
     """Return the arguments of each call to the model: pairs of lists, or numbered keys."""
     arguments = row.get("arguments")
     if isinstance(arguments, dict):
@@ -186,9 +183,9 @@ def _messages(prompt: Any) -> Any:
     return text_of(prompt)
 
 
-def _answer(row: dict[str, Any]) -> str | None:
+def _answer(row: Fields) -> str | None:
     """Return the answer: a text, or the choice with the highest likelihood."""
-    responses = list_of(row.get("filtered_resps")) or list_of(row.get("resps"))
+    responses = row.items_of("filtered_resps") or row.items_of("resps")
     if not responses:
         return None
     likelihoods = [_likelihood(response) for response in responses]

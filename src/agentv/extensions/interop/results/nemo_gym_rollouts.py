@@ -15,11 +15,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     content_text_of,
     dict_of,
     error_info,
-    grade_value,
-    list_of,
-    number_or_none,
     text_of,
-    token_usage,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
@@ -38,40 +34,36 @@ class NemoGymRollouts(ForeignResults):
         return {"response", "reward"} <= keys.keys() and any(mark in keys for mark in _MARKS)
 
     def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
-        return _jobs(path, run)
-
-
-def _jobs(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
-    for number, row in read_rows(path):
-        request, response = dict_of(row.get("responses_create_params")), dict_of(row.get("response"))
-        target = run.target(text_of(response.get("model")) or "model", "nemo-gym")
-        question, usage, error = request.get("input"), dict_of(response.get("usage")), response.get("error")
-        index = next((row[key] for key in ("_ng_task_index", "task_index") if row.get(key) is not None), number)
-        trial = number_or_none(row.get("_ng_rollout_index"))
-        messages = tuple(_messages(list_of(response.get("output"))))
-        texts = [message.content for message in messages if isinstance(message.content, str)]
-        grade = ForeignGrade(
-            name="reward",
-            type="nemo-gym:reward",
-            value=grade_value(row.get("reward")),
-            settings={"tool": "nemo-gym", "agent": dict_of(row.get("agent_ref")).get("name")},
-        )
-        yield ForeignJob(
-            case=ForeignCase(
-                id=text_of(row.get("id")) or f"task-{text_of(index)}",
-                dataset=text_of(dict_of(row.get("agent_ref")).get("name")) or "nemo-gym",
-                input=chat_messages(question) if isinstance(question, list) else text_of(question),
-                expected=row.get("expected_answer"),
-            ),
-            target=target,
-            trial=None if trial is None else int(trial) + 1,
-            answer=text_of(response.get("output_text")) or (texts[-1] if texts else None),
-            messages=messages,
-            grades=() if error else (grade,),
-            error=error_info(dict_of(error).get("message") or error) if error else None,
-            usage=token_usage(usage.get("input_tokens"), usage.get("output_tokens")),
-            place=f"line {number}",
-        )
+        for number, row in read_rows(path):
+            request, response = row.object("responses_create_params"), row.object("response")
+            target = run.target(response.text("model") or "model", "nemo-gym")
+            question, usage, error = request.get("input"), response.object("usage"), response.get("error")
+            index = next((row[key] for key in ("_ng_task_index", "task_index") if row.get(key) is not None), number)
+            trial = row.number("_ng_rollout_index")
+            messages = tuple(_messages(response.items_of("output")))
+            texts = [message.content for message in messages if isinstance(message.content, str)]
+            grade = ForeignGrade(
+                name="reward",
+                type="nemo-gym:reward",
+                value=row.grade("reward"),
+                settings={"tool": "nemo-gym", "agent": row.object("agent_ref").get("name")},
+            )
+            yield ForeignJob(
+                case=ForeignCase(
+                    id=row.text("id") or f"task-{text_of(index)}",
+                    dataset=row.object("agent_ref").text("name") or "nemo-gym",
+                    input=chat_messages(question) if isinstance(question, list) else text_of(question),
+                    expected=row.get("expected_answer"),
+                ),
+                target=target,
+                trial=None if trial is None else int(trial) + 1,
+                answer=response.text("output_text") or (texts[-1] if texts else None),
+                messages=messages,
+                grades=() if error else (grade,),
+                error=error_info(dict_of(error).get("message") or error) if error else None,
+                usage=usage.usage("input_tokens", "output_tokens"),
+                place=f"line {number}",
+            )
 
 
 def _messages(output: list[Any]) -> Iterator[Message]:

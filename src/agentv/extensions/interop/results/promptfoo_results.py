@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_lines, read_parts
+from agentv.extensions.interop.imports.foreign_files import problem, read_header, read_items, read_lines
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     chat_messages,
     dict_of,
     error_info,
-    grade_value,
     list_of,
-    number_or_none,
     text_of,
     token_usage,
     unique_names,
@@ -50,21 +49,18 @@ class PromptfooResults(ForeignResults):
         with path.open("rb") as file:
             is_lines = _is_row(top_level(file.read(65536)))
         if is_lines:
-            return self._run(_Rows(path), {}, (row for _, row in read_lines(path)))
-        header: dict[str, Any] = {}
-        for keys, data in read_parts(path, _OPENED):
-            if keys not in _ROWS and keys not in _TABLES:
-                header[".".join(keys).removeprefix("results.")] = decoded(path, data, ".".join(keys))
+            return self._run(_Rows(path, Fields()), Fields(), (row for _, row in read_lines(path)))
+        header = read_header(path, _OPENED, _ROWS | _TABLES)
         rows = _Rows(path, header)
         return self._run(rows, header, rows.read())
 
-    def _run(self, rows: _Rows, header: dict[str, Any], data: Iterator[Any]) -> ForeignRun:
-        metadata = dict_of(header.get("metadata"))
+    def _run(self, rows: _Rows, header: Fields, data: Iterator[Any]) -> ForeignRun:
+        metadata = header.object("metadata")
         started = text_of(header.get("timestamp") or header.get("createdAt") or metadata.get("evaluationCreatedAt"))
-        version = text_of(metadata.get("promptfooVersion"))
+        version = metadata.text("promptfooVersion")
         run = ForeignRun(
             jobs=(),
-            id=text_of(header.get("evalId")) or "promptfoo",
+            id=header.text("evalId") or "promptfoo",
             started_at=started,
             versions={"promptfoo": version} if version else {},
         )
@@ -79,32 +75,28 @@ def _is_row(keys: dict[str, bytes]) -> bool:
 class _Rows:
     """Converts the rows of one file."""
 
-    def __init__(self, path: Path, header: dict[str, Any] | None = None) -> None:
-        header = header or {}
+    def __init__(self, path: Path, header: Fields) -> None:
         self._path = path
-        self._dataset = text_of(dict_of(header.get("config")).get("description")) or "promptfoo"
-        head = dict_of(header.get("table.head") or header.get("head"))
-        self._prompts = list_of(header.get("prompts")) or list_of(head.get("prompts"))
-        self._vars = [text_of(name) for name in list_of(head.get("vars"))]
-        self._raw = list(dict.fromkeys(text_of(dict_of(prompt).get("raw")) for prompt in self._prompts))
+        self._dataset = header.object("config").text("description") or "promptfoo"
+        head = header.object("head")
+        self._prompts = header.objects("prompts") or head.objects("prompts")
+        self._vars = head.texts("vars")
+        self._raw = list(dict.fromkeys(prompt.text("raw") for prompt in self._prompts))
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the rows of the results, or those of the table if there are no others."""
-        count = 0
-        for keys, data in read_parts(self._path, _OPENED):
-            if keys in _ROWS and data != b"null":
-                count += 1
-                yield decoded(self._path, data, f"result {count}")
-        for number, (keys, data) in enumerate(read_parts(self._path, _OPENED) if not count else (), 1):
-            if keys in _TABLES:
-                yield from self._outputs(decoded(self._path, data, f"row {number} of the table"))
+        has_rows = False
+        for _, row in read_items(self._path, _OPENED, _ROWS, "Result"):
+            has_rows = True
+            yield row
+        for _, row in () if has_rows else read_items(self._path, _OPENED, _TABLES, "Row"):
+            yield from self._outputs(row)
 
-    def _outputs(self, row: Any) -> Iterator[dict[str, Any]]:
+    def _outputs(self, row: Fields) -> Iterator[dict[str, Any]]:
         """Yield the outputs of one row of a table in the shape of results."""
-        test = dict_of(dict_of(row).get("test"))
-        values = dict(zip(self._vars, list_of(dict_of(row).get("vars")), strict=False))
-        for number, output in enumerate(map(dict_of, list_of(dict_of(row).get("outputs")))):
-            prompt = dict_of(self._prompts[number]) if number < len(self._prompts) else {}
+        test, values = row.object("test"), dict(zip(self._vars, row.items_of("vars"), strict=False))
+        for number, output in enumerate(row.objects("outputs")):
+            prompt = self._prompts[number] if number < len(self._prompts) else {}
             yield {
                 **output,
                 "success": output.get("pass"),
@@ -120,50 +112,50 @@ class _Rows:
         for number, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not _OUTCOMES & row.keys():
                 raise problem(self._path, f"Result {number} is not a result of promptfoo")
-            provider = row.get("provider")
-            name = text_of(dict_of(provider).get("label") or dict_of(provider).get("id") or provider) or "default"
+            provider = dict_of(row.get("provider"))
+            name = text_of(provider.get("label") or provider.get("id") or row.get("provider")) or "default"
             name += self._copy(row.get("promptIdx"))
-            run.targets.setdefault(name, {"provider": "promptfoo", "id": text_of(dict_of(provider).get("id") or name)})
-            yield self._job(row, name)
+            run.targets.setdefault(name, {"provider": "promptfoo", "id": text_of(provider.get("id") or name)})
+            yield self._job(Fields(row), name)
 
     def _copy(self, column: Any) -> str:
         """Return a suffix for a provider that is there twice, such as with other settings, by the column of a row."""
-        columns = [dict_of(prompt) for prompt in self._prompts[: column + 1]] if isinstance(column, int) else []
-        names = [(text_of(own.get("provider")), text_of(own.get("label")), text_of(own.get("raw"))) for own in columns]
+        columns = self._prompts[: column + 1] if isinstance(column, int) else []
+        names = [(own.text("provider"), own.text("label"), own.text("raw")) for own in columns]
         return f"-{names.count(names[-1])}" if names and names.count(names[-1]) > 1 else ""
 
-    def _job(self, row: dict[str, Any], target: str) -> ForeignJob:
-        response, error = dict_of(row.get("response")), _error(row)
-        grader = dict_of(dict_of(row.get("testCase")).get("options")).get("provider")
-        grades = tuple(_grades(dict_of(row.get("gradingResult")), grader))
-        cost = number_or_none(row.get("cost"))
+    def _job(self, row: Fields, target: str) -> ForeignJob:
+        response, error = row.object("response"), _error(row)
+        grader = row.object("testCase").object("options").get("provider")
+        grades = tuple(_grades(row.object("gradingResult"), grader))
+        cost = row.number("cost")
         return ForeignJob(
             case=self._case(row),
             target=target,
-            prompt=self._prompt_name(dict_of(row.get("prompt"))),
-            answer=None if response.get("output") is None else text_of(response["output"]),
+            prompt=self._prompt_name(row.object("prompt")),
+            answer=response.optional_text("output"),
             grades=() if error else grades,
             evaluators=tuple(grade.spec for grade in grades) if grades else tuple(_planned(row)),
-            score=number_or_none(row.get("score")) if grades else None,
-            passed=row.get("success") if isinstance(row.get("success"), bool) else None,
+            score=row.number("score") if grades else None,
+            passed=row.truth("success"),
             error=error,
-            reasoning=text_of(dict_of(row.get("gradingResult")).get("reason")) or None,
+            reasoning=row.object("gradingResult").text("reason") or None,
             usage=_usage(response.get("tokenUsage") or row.get("tokenUsage")),
-            cost_usd=cost if cost is not None else number_or_none(response.get("cost")),
-            duration_ms=number_or_none(row.get("latencyMs")),
+            cost_usd=cost if cost is not None else response.number("cost"),
+            duration_ms=row.number("latencyMs"),
             stop_reason="length" if response.get("finishReason") == "length" else None,
             cached=response.get("cached") is True,
-            place=f"result {text_of(row.get('id'))}",
+            place=f"result {row.text('id')}",
         )
 
-    def _case(self, row: dict[str, Any]) -> ForeignCase:
-        test = dict_of(row.get("testCase"))
-        values = dict_of(row.get("vars")) or dict_of(test.get("vars"))
-        prompt = dict_of(row.get("prompt"))
-        rendered = _messages(text_of(prompt.get("raw") or prompt.get("label")))
-        metadata = {**dict_of(test.get("metadata"))}
+    def _case(self, row: Fields) -> ForeignCase:
+        test = row.object("testCase")
+        values = row.object("vars") or test.object("vars")
+        prompt = row.object("prompt")
+        rendered = _messages(prompt.text("raw", "label"))
+        metadata = test.object("metadata")
         name = metadata.pop("id", None) or test.get("description") or row.get("description")
-        checks = digest(list_of(test.get("assert")))
+        checks = digest(test.items_of("assert"))
         return ForeignCase(
             id=text_of(name) or f"test-{digest([values or rendered_text(rendered), checks])[:10]}",
             dataset=self._dataset,
@@ -173,11 +165,10 @@ class _Rows:
             identity=checks,
         )
 
-    def _prompt_name(self, prompt: dict[str, Any]) -> str | None:
+    def _prompt_name(self, prompt: Fields) -> str | None:
         """Return the name of a prompt if the file has several: its label, or its number if that is long."""
-        label = text_of(prompt.get("label"))
-        number = next((place for place, item in enumerate(self._prompts) if dict_of(item).get("label") == label), None)
-        raw = text_of(dict_of(self._prompts[number]).get("raw")) if number is not None else label
+        label = prompt.text("label")
+        raw = next((item.text("raw") for item in self._prompts if item.get("label") == label), label)
         if len(self._raw) < 2:
             return None
         if len(label) <= _LONGEST_LABEL and "\n" not in label:
@@ -200,54 +191,54 @@ def rendered_text(rendered: str | tuple[Message, ...]) -> str:
     return rendered if isinstance(rendered, str) else "\n".join(str(message.content) for message in rendered)
 
 
-def _error(row: dict[str, Any]) -> ErrorInfo | None:
+def _error(row: Fields) -> ErrorInfo | None:
     """Return the error of a row. A failed assertion also has an `error`, which is its reason."""
-    message = row.get("error") or dict_of(row.get("response")).get("error")
+    message = row.get("error") or row.object("response").get("error")
     reason = row.get("failureReason")
     if reason == _ERROR or (message and not isinstance(reason, int) and not row.get("gradingResult")):
         return error_info(message)
     return None
 
 
-def _grades(graded: dict[str, Any], grader: Any) -> Iterator[ForeignGrade]:
+def _grades(graded: Fields, grader: Any) -> Iterator[ForeignGrade]:
     """Yield the grades of the assertions. Those that used tokens called a model: their own, or the test's grader."""
-    parts = [item for item in list_of(graded.get("componentResults")) if isinstance(item, dict)]
-    checks = [dict_of(part.get("assertion")) for part in parts]
+    parts = [Fields(item) for item in graded.items_of("componentResults") if isinstance(item, dict)]
+    checks = [part.object("assertion") for part in parts]
     for name, part, check in zip(unique_names(map(_check_name, checks)), parts, checks, strict=True):
-        is_broken = dict_of(part.get("metadata")).get("graderError") is True
-        score = grade_value(part.get("score"))
+        is_broken = part.object("metadata").get("graderError") is True
+        score = part.grade("score")
         yield ForeignGrade(
             name=name,
-            type=f"promptfoo:{text_of(check.get('type')) or 'assertion'}",
+            type=f"promptfoo:{check.text('type') or 'assertion'}",
             value=None if is_broken else part.get("pass") is True if score is None else score,
-            passed=part.get("pass") if isinstance(part.get("pass"), bool) else None,
+            passed=part.truth("pass"),
             weight=max(0.0, _weight(check)),
-            reasoning=text_of(part.get("reason")) or None,
-            error=text_of(part.get("reason")) or "The grader failed" if is_broken else None,
+            reasoning=part.text("reason") or None,
+            error=part.text("reason") or "The grader failed" if is_broken else None,
             settings=_settings(check),
-            judge=_model(check.get("provider") or (grader if dict_of(part.get("tokensUsed")).get("total") else None)),
+            judge=_model(check.get("provider") or (grader if part.object("tokensUsed").get("total") else None)),
             usage=_usage(part.get("tokensUsed")),
         )
 
 
-def _planned(row: dict[str, Any]) -> Iterator[Any]:
+def _planned(row: Fields) -> Iterator[Any]:
     """Yield the evaluators of a row that was not graded, from the assertions of its test."""
-    checks = [item for item in list_of(dict_of(row.get("testCase")).get("assert")) if isinstance(item, dict)]
+    checks = [Fields(item) for item in row.object("testCase").items_of("assert") if isinstance(item, dict)]
     for name, check in zip(unique_names(map(_check_name, checks)), checks, strict=True):
-        kind = f"promptfoo:{text_of(check.get('type')) or 'assertion'}"
+        kind = f"promptfoo:{check.text('type') or 'assertion'}"
         yield ForeignGrade(name=name, type=kind, weight=max(0.0, _weight(check)), settings=_settings(check)).spec
 
 
-def _check_name(check: dict[str, Any]) -> str:
-    return text_of(check.get("metric") or check.get("type")) or "assertion"
+def _check_name(check: Fields) -> str:
+    return check.text("metric", "type") or "assertion"
 
 
-def _weight(check: dict[str, Any]) -> float:
-    weight = number_or_none(check.get("weight"))
+def _weight(check: Fields) -> float:
+    weight = check.number("weight")
     return 1.0 if weight is None else weight
 
 
-def _settings(check: dict[str, Any]) -> dict[str, Any]:
+def _settings(check: Fields) -> dict[str, Any]:
     keys = ("value", "threshold", "rubricPrompt", "transform", "config")
     return {"tool": "promptfoo", **{key: check[key] for key in keys if check.get(key) is not None}}
 
@@ -260,6 +251,6 @@ def _usage(usage: Any) -> TokenUsage | None:
     counts = dict_of(usage)
     if not counts.get("prompt") and not counts.get("completion"):
         return None  # promptfoo writes zeros if it does not know them
-    details = dict_of(counts.get("completionDetails"))
+    details = counts.object("completionDetails")
     return token_usage(counts.get("prompt"), counts.get("completion"), cached=counts.get("cached") or None,
                        reasoning=details.get("reasoning") or None)  # fmt: skip

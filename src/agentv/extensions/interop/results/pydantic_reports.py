@@ -6,20 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.extensions.interop.imports.foreign_files import decoded, problem, read_parts
+from agentv.extensions.interop.imports.foreign_files import Keys, read_header, read_items
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     dict_of,
     error_info,
-    grade_value,
-    list_of,
-    number_or_none,
-    text_of,
-    token_usage,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.support.json_stream import top_level
 
-_LISTS = {("cases",), ("failures",)}
+_LISTS: set[Keys] = {("cases",), ("failures",)}
+_OPENED = {(), *_LISTS}
 
 
 class PydanticReport(ForeignResults):
@@ -36,98 +33,82 @@ class PydanticReport(ForeignResults):
         return has_report and (b'"assertions"' in head or b'"scores"' in head or b'"error_message"' in head)
 
     def open(self, path: Path) -> ForeignRun:
-        header: dict[str, Any] = {}
-        for keys, data in read_parts(path, {(), *_LISTS}):
-            if len(keys) == 1 and keys not in _LISTS:
-                header[keys[0]] = decoded(path, data, keys[0])
-        metadata = dict_of(header.get("experiment_metadata"))
-        target = text_of(metadata.get("model") or metadata.get("task_name")) or "task"
-        failed = [text_of(dict_of(entry).get("name")) for entry in list_of(header.get("report_evaluator_failures"))]
+        header = read_header(path, _OPENED, _LISTS)
+        metadata = header.object("experiment_metadata")
+        target = metadata.text("model", "task_name") or "task"
+        failed = [entry.text("name") for entry in header.objects("report_evaluator_failures")]
         run = ForeignRun(
             jobs=(),
-            id=text_of(header.get("name")) or "pydantic-evals",
+            id=header.text("name") or "pydantic-evals",
             targets={target: {"provider": "pydantic-evals", **metadata}},
             notes=[f"The report evaluator '{name}' failed" for name in failed],
         )
-        dataset = text_of(metadata.get("dataset_name") or metadata.get("dataset")) or "pydantic-evals"
+        dataset = metadata.text("dataset_name", "dataset") or "pydantic-evals"
         run.jobs = _jobs(path, target, dataset, run.notes)
         return run
 
 
 def _jobs(path: Path, target: str, dataset: str, notes: list[str]) -> Iterator[ForeignJob]:
     """Yield the jobs of a report. An evaluator that failed next to others does not count; `notes` name it."""
-    number = 0
-    for keys, data in read_parts(path, {(), *_LISTS}):
-        if keys in _LISTS and data != b"null":
-            number += 1
-            row = decoded(path, data, f"case {number}")
-            if not isinstance(row, dict):
-                raise problem(path, f"Case {number} is not an object")
-            job = _job(row, target, dataset, is_failure=keys == ("failures",))
-            failed = [grade.name for grade in job.grades if grade.error is not None and not grade.weight]
-            notes += (
-                f"The evaluator '{name}' failed for some cases: they have the scores of the others" for name in failed
-            )
-            yield job
+    for keys, row in read_items(path, _OPENED, _LISTS, "Case"):
+        job = _job(row, target, dataset, is_failure=keys == ("failures",))
+        failed = [grade.name for grade in job.grades if grade.error is not None and not grade.weight]
+        notes += (
+            f"The evaluator '{name}' failed for some cases: they have the scores of the others" for name in failed
+        )
+        yield job
 
 
-def _job(row: dict[str, Any], target: str, dataset: str, is_failure: bool) -> ForeignJob:
-    seconds = number_or_none(row.get("task_duration"))
-    metrics = dict_of(row.get("metrics"))
-    labels = {name: dict_of(label).get("value") for name, label in dict_of(row.get("labels")).items()}
-    parts = ("metrics", metrics), ("attributes", dict_of(row.get("attributes"))), ("labels", labels)
+def _job(row: Fields, target: str, dataset: str, is_failure: bool) -> ForeignJob:
+    metrics = row.object("metrics")
+    labels = {name: dict_of(label).get("value") for name, label in row.object("labels").items()}
+    parts = ("metrics", metrics), ("attributes", row.object("attributes")), ("labels", labels)
     return ForeignJob(
         case=ForeignCase(
             # Several runs of a case have their own names, such as `greeting [2/3]`.
-            id=text_of(row.get("source_case_name") or row.get("name")) or "case",
+            id=row.text("source_case_name", "name") or "case",
             dataset=dataset,
-            input=text_of(row.get("inputs")),
+            input=row.text("inputs"),
             expected=row.get("expected_output"),
-            metadata=dict_of(row.get("metadata")),
+            metadata=row.object("metadata"),
         ),
         target=target,
-        answer=None if is_failure or row.get("output") is None else text_of(row["output"]),
+        answer=None if is_failure else row.optional_text("output"),
         grades=() if is_failure else tuple(_grades(row)),
         # The tool has no verdict on a case, but shows each assertion: one that failed is not outweighed by others.
         passed=False
-        if any(dict_of(item).get("value") is False for item in dict_of(row.get("assertions")).values())
+        if any(dict_of(item).get("value") is False for item in row.object("assertions").values())
         else None,
         error=error_info(row.get("error_message")) if is_failure else None,
-        usage=token_usage(metrics.get("input_tokens"), metrics.get("output_tokens")),
-        cost_usd=number_or_none(metrics.get("cost")),
-        duration_ms=None if seconds is None else seconds * 1000,
+        usage=metrics.usage("input_tokens", "output_tokens"),
+        cost_usd=metrics.number("cost"),
+        duration_ms=row.milliseconds("task_duration"),
         metadata={name: value for name, value in parts if value},
-        place=f"case {text_of(row.get('name'))}",
+        place=f"case {row.text('name')}",
     )
 
 
-def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
+def _grades(row: Fields) -> Iterator[ForeignGrade]:
     for kind in ("assertions", "scores"):
-        for name, result in dict_of(row.get(kind)).items():
-            value = grade_value(dict_of(result).get("value"))
-            passed = value if isinstance(value, bool) else None
-            reason = text_of(dict_of(result).get("reason")) or None
-            yield ForeignGrade(
-                value=value, passed=passed, reasoning=reason, **_source(name, dict_of(result).get("source"))
-            )
-    others = any(dict_of(row.get(kind)) for kind in ("assertions", "scores"))
-    for failure in map(dict_of, list_of(row.get("evaluator_failures"))):
-        message = text_of(failure.get("error_message")) or "The evaluator failed"
+        for name, result in ((name, dict_of(value)) for name, value in row.object(kind).items()):
+            value, passed, reason = result.grade("value"), result.truth("value"), result.text("reason") or None
+            yield ForeignGrade(value=value, passed=passed, reasoning=reason, **_source(name, result.object("source")))
+    others = any(row.object(kind) for kind in ("assertions", "scores"))
+    for failure in row.objects("evaluator_failures"):
+        message = failure.text("error_message") or "The evaluator failed"
         yield ForeignGrade(
             error=message,
             weight=0.0 if others else 1.0,
-            **_source(text_of(failure.get("name")) or "evaluator", failure.get("source")),
+            **_source(failure.text("name") or "evaluator", failure.object("source")),
         )
 
 
-def _source(name: str, source: Any) -> dict[str, Any]:
+def _source(name: str, source: Fields) -> dict[str, Any]:
     """Return the name, type, settings and judge of an evaluator."""
-    kind = text_of(dict_of(source).get("name")) or name
-    arguments = dict_of(source).get("arguments")
-    model = dict_of(arguments).get("model")
+    model = source.object("arguments").get("model")
     return {
         "name": name,
-        "type": f"pydantic-evals:{kind}",
-        "settings": {"tool": "pydantic-evals", "arguments": arguments},
+        "type": f"pydantic-evals:{source.text('name') or name}",
+        "settings": {"tool": "pydantic-evals", "arguments": source.get("arguments")},
         "judge": model if isinstance(model, str) else None,
     }

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import read_document
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     dict_of,
     error_info,
-    grade_value,
-    list_of,
-    number_or_none,
     text_of,
-    token_usage,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message, ToolCall
@@ -37,36 +33,36 @@ class WazaRun(ForeignResults):
 
     def open(self, path: Path) -> ForeignRun:
         document = dict_of(read_document(path, _MOST_BYTES))
-        name, started = text_of(document.get("eval_id")) or path.stem, text_of(document.get("timestamp"))
+        name, started = document.text("eval_id") or path.stem, document.text("timestamp")
         run = ForeignRun(jobs=(), id=name, started_at=started)
         run.jobs = _jobs(document, run, "")
         return run
 
 
-def _jobs(document: dict[str, Any], run: ForeignRun, suffix: str) -> Iterator[ForeignJob]:
-    config = dict_of(document.get("config"))
-    target = (text_of(config.get("model_id")) or "model") + suffix
-    run.targets[target] = {"provider": "waza", "model": text_of(config.get("model_id"))}
-    dataset, judge = text_of(document.get("eval_name")) or "waza", text_of(config.get("judge_model")) or None
-    for task in map(dict_of, list_of(document.get("tasks"))):
-        id = text_of(task.get("test_id")) or text_of(task.get("display_name")) or "task"
-        case = ForeignCase(id=id, dataset=dataset, metadata={"display_name": text_of(task.get("display_name"))})
-        for number, entry in enumerate(map(dict_of, list_of(task.get("runs"))), 1):
+def _jobs(document: Fields, run: ForeignRun, suffix: str) -> Iterator[ForeignJob]:
+    config = document.object("config")
+    target = (config.text("model_id") or "model") + suffix
+    run.targets[target] = {"provider": "waza", "model": config.text("model_id")}
+    dataset, judge = document.text("eval_name") or "waza", config.text("judge_model") or None
+    for task in document.objects("tasks"):
+        id = task.text("test_id") or task.text("display_name") or "task"
+        case = ForeignCase(id=id, dataset=dataset, metadata={"display_name": task.text("display_name")})
+        for number, entry in enumerate(task.objects("runs"), 1):
             if entry.get("status") == "skipped":
                 run.notes.append(f"The task '{id}' was skipped")
                 continue
             yield _job(entry, case, (target, number), judge)
-    baseline = dict_of(document.get("baseline_outcome"))
+    baseline = document.object("baseline_outcome")
     if baseline and not suffix:
         yield from _jobs(baseline, run, " without the skill")
 
 
-def _job(entry: dict[str, Any], case: ForeignCase, place: tuple[str, int], judge: str | None) -> ForeignJob:
+def _job(entry: Fields, case: ForeignCase, place: tuple[str, int], judge: str | None) -> ForeignJob:
     target, number = place
     is_error = entry.get("status") == "error"
-    usage = dict_of(entry.get("usage")) or dict_of(dict_of(entry.get("session_digest")).get("usage"))
-    grades = [_grade(name, dict_of(value), judge) for name, value in dict_of(entry.get("validations")).items()]
-    events = sorted(map(dict_of, list_of(entry.get("tool_events"))), key=lambda event: event.get("sequence") or 0)
+    usage = entry.object("usage") or entry.object("session_digest").object("usage")
+    grades = [_grade(name, dict_of(value), judge) for name, value in entry.object("validations").items()]
+    events = sorted(entry.objects("tool_events"), key=lambda event: event.get("sequence") or 0)
     calls = tuple(
         ToolCall(text_of(event["tool_name"]), event.get("args"), event.get("result"))
         for event in events
@@ -76,26 +72,26 @@ def _job(entry: dict[str, Any], case: ForeignCase, place: tuple[str, int], judge
         case=case,
         target=target,
         trial=number,
-        answer=None if is_error else text_of(entry.get("final_output")),
-        messages=(Message("assistant", text_of(entry.get("final_output")), calls),) if calls else (),
+        answer=None if is_error else entry.text("final_output"),
+        messages=(Message("assistant", entry.text("final_output"), calls),) if calls else (),
         grades=() if is_error else tuple(grades),
         passed=entry.get("status") == "passed",
         error=error_info(entry.get("error_msg")) if is_error else None,
-        usage=token_usage(usage.get("input_tokens"), usage.get("output_tokens")),
-        duration_ms=number_or_none(entry.get("duration_ms")),
+        usage=usage.usage("input_tokens", "output_tokens"),
+        duration_ms=entry.number("duration_ms"),
         place=f"run {number} of {case.id}",
     )
 
 
-def _grade(name: str, value: dict[str, Any], judge: str | None) -> ForeignGrade:
-    kind, weight = text_of(value.get("type")), number_or_none(value.get("weight"))
+def _grade(name: str, value: Fields, judge: str | None) -> ForeignGrade:
+    kind, weight = value.text("type"), value.number("weight")
     return ForeignGrade(
-        name=text_of(value.get("identifier")) or name,
+        name=value.text("identifier") or name,
         type=f"waza:{kind or 'grader'}",
-        value=grade_value(value.get("score")),
-        passed=value.get("passed") if isinstance(value.get("passed"), bool) else None,
+        value=value.grade("score"),
+        passed=value.truth("passed"),
         weight=weight if weight and weight > 0 else 1.0,
-        reasoning=text_of(value.get("feedback")) or None,
+        reasoning=value.text("feedback") or None,
         settings={"tool": "waza", "name": name},
         judge=judge if kind == "prompt" else None,
     )

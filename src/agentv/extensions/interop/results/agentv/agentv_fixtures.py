@@ -10,13 +10,10 @@ from msgspec.structs import replace
 
 from agentv.extensions.interop.imports.foreign_files import problem, read_lines, row_keys
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     chat_message,
     content_text_of,
     dict_of,
-    list_of,
-    number_or_none,
-    text_of,
-    token_usage,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message, ToolCall
@@ -46,18 +43,18 @@ def _jobs(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
         if not isinstance(row.get("test_id"), str) or not isinstance(row.get("source_target"), str):
             raise problem(path, f"Line {number} has no 'test_id' or 'source_target'")
         target = row["source_target"] + (f"@{row['variant']}" if row.get("variant") else "")
-        run.targets.setdefault(target, {"provider": text_of(dict_of(row.get("source")).get("provider")) or "agentv"})
-        usage, output = dict_of(row.get("token_usage")), list_of(row.get("output"))
+        run.targets.setdefault(target, {"provider": row.object("source").text("provider") or "agentv"})
+        usage, output = row.object("token_usage"), row.items_of("output")
         yield ForeignJob(
-            case=ForeignCase(id=row["test_id"], dataset=text_of(row.get("suite"))),
+            case=ForeignCase(id=row["test_id"], dataset=row.text("suite")),
             target=target,
-            trial=int(number_or_none(row.get("attempt")) or 0) + 1,
+            trial=int(row.number("attempt") or 0) + 1,
             answer=_answer(output),
             messages=tuple(_messages(output)),
-            usage=token_usage(usage.get("input"), usage.get("output"), cached=usage.get("cached")),
-            cost_usd=number_or_none(row.get("cost_usd")),
-            duration_ms=number_or_none(row.get("duration_ms")),
-            timestamp=text_of(row.get("recorded_at")),
+            usage=usage.usage("input", "output", cached="cached"),
+            cost_usd=row.number("cost_usd"),
+            duration_ms=row.number("duration_ms"),
+            timestamp=row.text("recorded_at"),
             place=f"line {number}",
         )
 
@@ -67,13 +64,12 @@ def _messages(output: list[Any]) -> Iterator[Message]:
     for item in map(dict_of, output):
         message = chat_message(item)
         if message is not None:
-            rows = (dict_of(row) for row in list_of(item.get("tool_calls")))
-            calls = zip(message.tool_calls, rows, strict=False)
+            calls = zip(message.tool_calls, item.objects("tool_calls"), strict=False)
             yield replace(message, tool_calls=tuple(_with_result(call, row) for call, row in calls))
 
 
-def _with_result(call: ToolCall, row: dict[str, Any]) -> ToolCall:
-    duration_ms, timestamp = number_or_none(row.get("duration_ms")), text_of(row.get("start_time")) or None
+def _with_result(call: ToolCall, row: Fields) -> ToolCall:
+    duration_ms, timestamp = row.number("duration_ms"), row.text("start_time") or None
     return replace(call, output=row.get("output"), duration_ms=duration_ms, timestamp=timestamp)
 
 

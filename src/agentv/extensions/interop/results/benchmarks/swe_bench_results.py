@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import problem, read_document, read_rows, row_keys
-from agentv.extensions.interop.imports.foreign_values import dict_of, error_info, list_of, text_of
+from agentv.extensions.interop.imports.foreign_values import Fields, dict_of, error_info, list_of, text_of
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.support.json_stream import top_level
 
@@ -40,8 +40,8 @@ class SweBenchResults(ForeignResults):
         if "model_patch" in keys:
             yield from _predictions(path, run)
             return
-        document = read_document(path, _MOST_BYTES)
-        values = [dict_of(value) for value in dict_of(document).values()]
+        document = dict_of(read_document(path, _MOST_BYTES))
+        values = list(map(dict_of, document.values()))
         if document.keys() >= _OLD_REPORT:
             if "generated" not in document:
                 raise problem(path, _NO_TOTAL, "Read the report of the harness, or the reports of the instances")
@@ -56,7 +56,7 @@ class SweBenchResults(ForeignResults):
             yield from _predictions(path, run)
 
 
-def _model_of(path: Path, report: dict[str, Any]) -> str:
+def _model_of(path: Path, report: Fields) -> str:
     """Return the model of a report: in the harness's logs, the folder above that of the instance."""
     folder = path.absolute().parent
     return folder.parent.name if folder.name in report else "model"
@@ -67,27 +67,27 @@ def _predictions(path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
     for number, row in read_rows(path):
         if not isinstance(row.get("instance_id"), str):
             raise problem(path, f"Entry {number} has no 'instance_id'")
-        target = run.target(text_of(row.get("model_name_or_path")) or "model", _TOOL)
+        target = run.target(row.text("model_name_or_path") or "model", _TOOL)
         case = ForeignCase(id=row["instance_id"], dataset=_TOOL)
-        yield ForeignJob(case=case, target=target, answer=text_of(row.get("model_patch")), place=f"entry {number}")
+        yield ForeignJob(case=case, target=target, answer=row.text("model_patch"), place=f"entry {number}")
 
 
-def _from_old(document: dict[str, Any]) -> dict[str, Any]:
+def _from_old(document: Fields) -> Fields:
     """Return a report of the first harness with the keys of the later ones."""
-    lists = {name: list(map(text_of, list_of(document.get(name)))) for name in document}
+    lists = {name: list(document.texts(name)) for name in document}
     generated, empty, failed = (lists.get(name, []) for name in ("generated", "no_generation", "test_timeout"))
-    return {
-        "submitted_ids": [*generated, *empty],
-        "resolved_ids": lists["resolved"],
-        "unresolved_ids": [id for id in lists.get("applied", generated) if id not in failed],
-        "empty_patch_ids": empty,
-    }
+    return Fields(
+        submitted_ids=[*generated, *empty],
+        resolved_ids=lists["resolved"],
+        unresolved_ids=[id for id in lists.get("applied", generated) if id not in failed],
+        empty_patch_ids=empty,
+    )
 
 
-def _report(path: Path, document: dict[str, Any], run: ForeignRun) -> Iterator[ForeignJob]:
+def _report(path: Path, document: Fields, run: ForeignRun) -> Iterator[ForeignJob]:
     target = run.target(path.name.split(".")[0], _TOOL)
     names = ("resolved_ids", "unresolved_ids", "empty_patch_ids")
-    resolved, unresolved, empty = (set(map(text_of, list_of(document.get(name)))) for name in names)
+    resolved, unresolved, empty = (set(document.texts(name)) for name in names)
     for id in map(text_of, list_of(document["submitted_ids"])):
         reason = "The patch is empty" if id in empty else ""
         yield _job(id, target, (id in resolved, reason), {}, is_error=id not in resolved | unresolved | empty)

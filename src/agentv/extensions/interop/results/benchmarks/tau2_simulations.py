@@ -8,10 +8,10 @@ from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import problem, read_document
 from agentv.extensions.interop.imports.foreign_values import (
+    Fields,
     chat_messages,
     dict_of,
     error_info,
-    list_of,
     number_or_none,
     text_of,
 )
@@ -34,37 +34,35 @@ class Tau2Simulations(ForeignResults):
         document = dict_of(read_document(path, _MOST_BYTES))
         if not isinstance(document.get("simulations"), list):
             raise problem(path, "It has no simulations")
-        info = dict_of(document.get("info"))
-        domain = text_of(dict_of(info.get("environment_info")).get("domain_name")) or "tau2"
-        target = run.target(text_of(dict_of(info.get("agent_info")).get("llm")) or "agent", "tau2")
-        run.started_at = text_of(document.get("timestamp"))
-        tasks = {text_of(dict_of(task).get("id")): dict_of(task) for task in list_of(document.get("tasks"))}
-        for number, item in enumerate(document["simulations"], 1):
-            simulation = dict_of(item)
-            yield _job(simulation, tasks.get(text_of(simulation.get("task_id")), {}), domain, target, number)
+        info = document.object("info")
+        domain = info.object("environment_info").text("domain_name") or "tau2"
+        target = run.target(info.object("agent_info").text("llm") or "agent", "tau2")
+        run.started_at = document.text("timestamp")
+        tasks = {task.text("id"): task for task in document.objects("tasks")}
+        for number, simulation in enumerate(document.objects("simulations"), 1):
+            yield _job(simulation, tasks.get(simulation.text("task_id"), Fields()), domain, target, number)
 
 
-def _job(simulation: dict[str, Any], task: dict[str, Any], domain: str, target: str, number: int) -> ForeignJob:
-    reward, trial = dict_of(simulation.get("reward_info")), number_or_none(simulation.get("trial"))
-    items = [dict_of(item) for item in list_of(simulation.get("messages"))]
+def _job(simulation: Fields, task: Fields, domain: str, target: str, number: int) -> ForeignJob:
+    reward, trial = simulation.object("reward_info"), simulation.number("trial")
+    items = simulation.objects("messages")
     # Calls of the simulated user are not those of the agent.
     own = [item if item.get("role") == "assistant" else {**item, "tool_calls": None} for item in items]
     messages = chat_messages(own)
     texts = [message.text for message in messages if message.role == "assistant" and message.text]
-    seconds = number_or_none(simulation.get("duration"))
-    parts = {"reward": reward.get("reward"), **dict_of(reward.get("reward_breakdown"))}
-    question = text_of(dict_of(task.get("user_scenario")).get("instructions"))
+    parts = {"reward": reward.get("reward"), **reward.object("reward_breakdown")}
+    question = task.object("user_scenario").text("instructions")
     return ForeignJob(
-        case=ForeignCase(id=text_of(simulation.get("task_id")) or text_of(number), dataset=domain, input=question),
+        case=ForeignCase(id=simulation.text("task_id") or text_of(number), dataset=domain, input=question),
         target=target,
         trial=None if trial is None else int(trial) + 1,
         answer=texts[-1] if texts else None,
         messages=messages,
         grades=tuple(_grades(parts)) if reward else (),
-        score=number_or_none(reward.get("reward")),
+        score=reward.number("reward"),
         error=None if reward else error_info(simulation.get("termination_reason") or "The simulation has no reward"),
-        cost_usd=number_or_none(simulation.get("agent_cost")),
-        duration_ms=None if seconds is None else seconds * 1000,
+        cost_usd=simulation.number("agent_cost"),
+        duration_ms=simulation.milliseconds("duration"),
         place=f"simulation {number}",
     )
 

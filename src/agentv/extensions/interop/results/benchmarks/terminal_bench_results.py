@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import read_document, read_rows, row_keys
-from agentv.extensions.interop.imports.foreign_values import dict_of, error_info, text_of, token_usage
+from agentv.extensions.interop.imports.foreign_values import Fields, dict_of, error_info
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 
 _MOST_BYTES = 64 * 1024 * 1024
@@ -31,17 +31,17 @@ class TerminalBenchResults(ForeignResults):
         return [path, run] if run.is_file() else [path]
 
     def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
-        header = dict_of(read_document(path.with_name(_RUN), _MOST_BYTES)) if len(self.files(path)) > 1 else {}
-        names = [text_of(header.get(key)) for key in ("agent_name", "model_name")]
+        header = dict_of(read_document(path.with_name(_RUN), _MOST_BYTES)) if len(self.files(path)) > 1 else Fields()
+        names = header.text("agent_name"), header.text("model_name")
         target = run.target(" ".join(filter(None, names)) or "agent", _TOOL)
         for number, row in read_rows(path, "results"):
             yield _job(row, target, f"trial {number}")
 
 
-def _job(row: dict[str, Any], target: str, place: str) -> ForeignJob:
-    failure = text_of(row.get("failure_mode"))
+def _job(row: Fields, target: str, place: str) -> ForeignJob:
+    failure = row.text("failure_mode")
     resolved = row.get("is_resolved")
-    tests = dict_of(row.get("parser_results"))
+    tests = row.object("parser_results")
     settings = {"tool": _TOOL}
     grade = ForeignGrade(name="resolved", type="terminal-bench:resolved", value=resolved is True, settings=settings)
     others = (
@@ -49,12 +49,12 @@ def _job(row: dict[str, Any], target: str, place: str) -> ForeignJob:
         for name, result in tests.items()
     )
     return ForeignJob(
-        case=ForeignCase(id=text_of(row.get("task_id")) or place, dataset=_TOOL, input=text_of(row.get("instruction"))),
+        case=ForeignCase(id=row.text("task_id") or place, dataset=_TOOL, input=row.text("instruction")),
         target=target,
         grades=() if resolved is None else (grade, *others),
         reasoning=failure if failure not in _NO_FAILURE else None,
         error=error_info(failure or "The trial has no result") if resolved is None else None,
-        usage=token_usage(row.get("total_input_tokens"), row.get("total_output_tokens")),
+        usage=row.usage("total_input_tokens", "total_output_tokens"),
         duration_ms=_milliseconds(row.get("agent_started_at"), row.get("agent_ended_at")),
         place=place,
     )
