@@ -11,6 +11,7 @@ from agentv.errors import DatasetNotFoundError
 from agentv.lazy_regex import lazy_regex
 from agentv.registry import FOREIGN_FOLDERS, FOREIGN_FORMATS
 from agentv.settings.format_choice import Candidate, strongest
+from agentv.support.lines import LFS_POINTER, LFS_PROBLEM
 
 _OUR_LIST = lazy_regex(rb"""(?m)^["']?(?:evalcases|eval_cases)["']?\s*:""")
 _TESTS = lazy_regex(rb"""(?m)^["']?tests["']?\s*:""")
@@ -91,6 +92,8 @@ def unsupported(path: str) -> DatasetNotFoundError:
         return DatasetNotFoundError(
             f"No cases in {path}", "The file is empty", "A dataset needs at least one case", path=path
         )
+    if head.startswith(LFS_POINTER):
+        return DatasetNotFoundError(f"No cases in {path}", *LFS_PROBLEM, path=path)
     keys = formats.object_keys(head.removeprefix(b"\xef\xbb\xbf").lstrip().removeprefix(b"["))
     hint = hint_for(path, head, keys) or "Neither the content nor the extension of this file is that of a dataset"
     detail = f"The extension {suffix or '(none)'} is not one of {', '.join(formats.known_suffixes())}"

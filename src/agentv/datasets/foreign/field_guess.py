@@ -126,7 +126,8 @@ _PARTS = re.compile(r"(?:no_)?tools?|(?:not_)?contains?|must|should|forbidden|m(
 """How the keys of an object begin that lists checks."""
 
 _CALL = frozenset(("name", "tool", "tool_name", "args", "arguments", "params", "parameters", "tool_input"))
-"""Keys of a tool that is expected."""
+_NO_TOOL = ("none", "null", "n/a", "-", "no_tool")
+"""Keys of a tool that is expected, and values instead of its name."""
 
 _PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
 """A part of a regular expression, which is not a text that an answer contains."""
@@ -224,11 +225,10 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
 
 def _without_case(guess: Guess, records: Collection[dict[str, Any]]) -> Guess:
     """Return a guess for texts of an answer: if all are in lower case, the comparison ignores it."""
-    texts = "".join(text_of(value_at(record, guess.path)) for record in records)
-    if not texts.islower():
+    if not "".join(text_of(value_at(record, guess.path)) for record in records).islower():
         return guess
-    reason = f"{guess.reason}, whose texts are in lower case"
-    return msgspec.structs.replace(guess, key=guess.key.replace("contains", "icontains"), reason=reason)
+    key, reason = guess.key.replace("contains", "icontains"), f"{guess.reason}, whose texts are in lower case"
+    return msgspec.structs.replace(guess, key=key, reason=reason)
 
 
 def _with_joined(
@@ -367,7 +367,9 @@ def _are_calls(value: Any, *, allows_arguments: bool) -> bool:
         calls = tool_calls(value)
         is_whole = all(item.keys() <= _CALL for item in value if isinstance(item, dict))
         is_plain = allows_arguments or not any(call["input"] for call in calls)
-        return is_whole and is_plain and not any(" " in call["tool"] for call in calls)
+        return (
+            is_whole and is_plain and not any(" " in call["tool"] or call["tool"].lower() in _NO_TOOL for call in calls)
+        )
     return False
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from msgspec.structs import replace
 
 from agentv.datasets.foreign.case_parts import NO_CHECK, chat_messages, count_losses, first_input, text_in
 from agentv.datasets.foreign.foreign_format import (
@@ -35,6 +38,7 @@ from agentv.extensions.interop.datasets.openai_registry import NO_CLASS, eval_of
 from agentv.extensions.interop.datasets.written_case import restore, seal
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
+from agentv.settings.project import is_inside, project_root
 
 _MARKS = ("ideal", "sample", "criteria")
 _USED = ("id", "input", "messages", "ideal", "criteria", "metadata")
@@ -79,11 +83,20 @@ class _OpenAISamples(ForeignFormat):
         marks = ("ideal", "criteria") if is_chat else ("ideal",)
         return all_have(rows, "input") and any_has(rows, *marks) and not any_has(rows, "target", "expected_outcome")
 
+    def files(self, path: str) -> tuple[str, ...]:
+        """Return the file, and for one of the registry the only file with samples that it names, inside the project."""
+        samples = samples_in(path) if path.endswith(".yaml") and os.path.isfile(path) else []
+        root = project_root(os.path.dirname(path) or ".")
+        is_readable = len(samples) == 1 and os.path.isfile(samples[0]) and is_inside(os.path.realpath(samples[0]), root)
+        return (path, *samples) if is_readable else (path,)
+
     def open(self, source: Source) -> Document:
         if samples := samples_in(source.path) if record_file(source.path).kind == "yaml" else []:
-            what = f"An eval of the registry names files with samples: {', '.join(samples)}"
-            hint = "Name the samples, which are compared as the class of the eval does it"
-            raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
+            if len(source.files) == 1:
+                what = f"An eval of the registry names files with samples: {', '.join(samples)}"
+                hint = "Name the samples, which are compared as the class of the eval does it"
+                raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
+            source = replace(source, files=source.files[1:])
         for keys, what, hint in _OTHER_SAMPLES:
             if all_have(objects(record_file(source.files[0])), *keys):
                 raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
@@ -93,7 +106,7 @@ class _OpenAISamples(ForeignFormat):
         """Map samples. An eval without `ideal` is graded by a model; if others have one, its absence is an error."""
         path, mapped = document.source.files[0], document.mapped
         assert mapped is not None
-        entry = eval_of(path)
+        entry = eval_of(path, document.source.path if path != document.source.path else "")
         examples = examples_of(entry, path)
         is_graded = not any_has(objects(record_file(path)), *_MARKS) or (entry is not None and entry.is_graded)
 

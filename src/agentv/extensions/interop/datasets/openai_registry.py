@@ -44,10 +44,13 @@ class RegisteredEval(NamedTuple):
         return "modelgraded" in text_of(self.settings.get("class"))
 
 
-def eval_of(samples: str) -> RegisteredEval | None:
-    """Return the eval of a file with samples; None if there is none, or evals that compare in different ways."""
+def eval_of(samples: str, registered: str = "") -> RegisteredEval | None:
+    """Return the eval of a file with samples; None if there is none, or evals that compare in different ways.
+
+    `registered` is the file of the registry that names them; without it, all files are searched.
+    """
     folder, _, name = os.path.abspath(samples).replace(os.sep, "/").rpartition("/data/")
-    paths = sorted(glob(os.path.join(escape(folder), "evals", "*.yaml"))) if folder else []
+    paths = [registered] if registered else sorted(glob(os.path.join(escape(folder), "evals", "*.yaml"))) * bool(folder)
     entries = [entry for path in paths for entry in _evals(path, name.encode())]
     evals = [entry for entry in entries if entry.settings["samples_jsonl"] == name]
     ways = {(entry.kind, *(str(entry.settings.get(key)) for key in _SETTINGS)) for entry in evals}
