@@ -264,9 +264,7 @@ def test_a_record_with_other_names_leads_to_the_guess(folder, command):
     assert "--guess" not in command("cases", "t.jsonl").stderr
 
 
-@pytest.mark.parametrize(
-    "value", ["3", "true", '{"find": 1}', '[{"name": "find", "status": "ok"}]', '"None"']
-)
+@pytest.mark.parametrize("value", ["3", "true", '{"find": 1}', '[{"name": "find", "status": "ok"}]', '"None"'])
 def test_a_guess_takes_only_names_for_tools(folder, command, value):
     folder.write("t.jsonl", f'{{"question": "Where?", "answer": "Here", "expected_tools": {value}}}')
     outcome = command("cases", "t.jsonl", "--guess")
