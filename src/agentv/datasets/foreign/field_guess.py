@@ -13,80 +13,69 @@ from agentv.datasets.foreign.values import is_blank, parsed, text_of, texts_of
 UNSURE = 0.5
 """A guess below this confidence is not proposed."""
 
-_SYNONYMS: dict[str, tuple[str, ...]] = {
-    "id": ("id", "qid", "case_id", "test_id", "eval_id", "example_id", "question_id", "name", "key", "uuid"),
-    "input": (
-        *("input", "question", "query", "prompt", "user_input", "instruction", "user_message"),
-        *("usermessage", "message", "text", "user_prompt", "user_query", "body", "scenario", "payload"),
-        *("ticket", "email", "request", "problem", "problem_statement", "task_description", "email_body"),
-        *("inputs", "utterance", "task", "input_text", "sentence", "article", "dialogue", "conversation"),
-        *("messages", "review", "goal", "user", "q", "src", "source_text", "source_sentence", "source"),
-        *("intent", "research_problem"),
-    ),
-    "expected_output": (
-        *(
-            "expected_output",
-            "gold_sql",
-            "expected_sql",
-            "expected",
-            "reference",
-            "reference_answer",
-            "ideal",
-            "ground_truth",
-            "expected_answer",
+_SYNONYMS = {
+    key: tuple(names.split())
+    for key, names in {
+        "id": "id qid case_id test_id eval_id example_id question_id name key uuid",
+        "input": (
+            "input question query prompt user_input instruction user_message usermessage message text user_prompt "
+            "user_query body scenario payload ticket email request problem problem_statement task_description "
+            "email_body inputs utterance task input_text sentence article dialogue conversation messages review goal "
+            "user q src source_text source_sentence source intent research_problem"
         ),
-        *("gold", "gold_answer", "answer", "answers", "target", "output", "outputs", "solution", "label", "completion"),
-        *("expected_response", "expected_result", "reference_output", "golden_answer", "correct_answer"),
-        *("ground_truth_answer", "targets", "output_text", "gold_label", "class", "sentiment", "intent", "summary"),
-        *("ideal_answer", "ideal_response", "golden_output", "reference_response", "expected_text", "highlights"),
-        *("translation", "sql", "assistant", "response", "tgt", "target_text", "target_sentence", "canonical_solution"),
-        *("reference_solution", "reference_code", "code"),
-    ),
-    "expected_outcome": (
-        *("expected_outcome", "criteria", "outcome", "expected_behavior", "success_criteria", "rubric", "check"),
-        *("judge_criteria", "grading_criteria", "judge_rubric"),
-    ),
-    "contains_all": (
-        *("must_contain", "expected_contains", "should_contain", "required_keywords", "keywords", "must_include"),
-        *("expected_phrases", "expected_keywords", "contains", "includes", "must_mention", "answer_contains"),
-        *("output_contains", "response_contains", "expected_substrings", "required_facts", "must_include_facts"),
-        *("must_include_all", "must_contain_all", "contains_all", "required_terms", "required_phrases"),
-    ),
-    "contains_any": ("must_include_any", "must_contain_any", "must_mention_any", "expected_any", "contains_any"),
-    "not_contains_any": (
-        *("must_not_contain", "should_not_contain", "forbidden", "forbids", "must_avoid", "mustavoid", "excludes"),
-        *("forbidden_phrases", "not_contains", "must_not_include", "must_not_mention", "must_not_say"),
-        *("answer_not_contains", "output_not_contains", "forbidden_facts", "forbidden_keywords", "should_not_include"),
-        *("expected_not_contains", "must_not_contain_any", "expected_absent", "forbidden_terms"),
-    ),
-    "tools": (
-        *("expected_tools", "expect_tools", "required_tools", "tools_include", "expected_tool", "expect_tool"),
-        *("expected_tool_calls", "must_call"),
-    ),
-    "not_tools": ("forbidden_tools", "forbid_tools", "tools_exclude", "tools_not_called", "must_not_call"),
-    "rubrics": (
-        *(
-            "rubrics",
-            "expected_facts",
-            "expected_answer_points",
-            "expected_points",
-            "key_facts",
-            "facts",
-            "key_points",
-            "expectations",
-            "checklist",
-            "pass_criteria",
+        "expected_output": (
+            "expected_output gold_sql expected_sql expected reference reference_answer ideal ground_truth "
+            "expected_answer gold gold_answer answer answers target output outputs solution label completion "
+            "expected_response expected_result reference_output golden_answer correct_answer ground_truth_answer "
+            "targets output_text gold_label class sentiment intent summary ideal_answer ideal_response golden_output "
+            "reference_response expected_text highlights translation sql assistant response tgt target_text "
+            "target_sentence canonical_solution reference_solution reference_code code"
         ),
-        *("criteria", "success_criteria", "acceptance_criteria", "rubric", "expected_behavior", "expected_behaviors"),
-    ),
-    "context": ("context", "contexts", "passages", "documents", "retrieved_contexts", "passage", "paragraph"),
-    "tags": ("tags", "tag", "labels", "category", "categories"),
+        "expected_outcome": (
+            "expected_outcome criteria outcome expected_behavior success_criteria rubric check judge_criteria "
+            "grading_criteria judge_rubric"
+        ),
+        "contains_all": (
+            "must_contain expected_contains should_contain required_keywords keywords must_include expected_phrases "
+            "expected_keywords contains includes must_mention answer_contains output_contains response_contains "
+            "expected_substrings required_facts must_include_facts must_include_all must_contain_all contains_all "
+            "required_terms required_phrases"
+        ),
+        "contains_any": "must_include_any must_contain_any must_mention_any expected_any contains_any",
+        "not_contains_any": (
+            "must_not_contain should_not_contain forbidden forbids must_avoid mustavoid excludes forbidden_phrases "
+            "not_contains must_not_include must_not_mention must_not_say answer_not_contains output_not_contains "
+            "forbidden_facts forbidden_keywords should_not_include expected_not_contains must_not_contain_any "
+            "expected_absent forbidden_terms"
+        ),
+        "tools": (
+            "expected_tools expect_tools required_tools tools_include expected_tool expect_tool expected_tool_calls "
+            "must_call"
+        ),
+        "not_tools": "forbidden_tools forbid_tools tools_exclude tools_not_called must_not_call",
+        "rubrics": (
+            "rubrics expected_facts expected_answer_points expected_points key_facts facts key_points expectations "
+            "checklist pass_criteria criteria success_criteria acceptance_criteria rubric expected_behavior "
+            "expected_behaviors"
+        ),
+        "context": "context contexts passages documents retrieved_contexts passage paragraph",
+        "tags": "tags tag labels category categories",
+    }.items()
 }
+"""Names of fields by the key that they mean, the likeliest first."""
 
 
 _WORDS = {
     "input": {
-        *("input", "question", "query", "prompt", "instruction", "message", "text", "ticket", "utterance"),
+        "input",
+        "question",
+        "query",
+        "prompt",
+        "instruction",
+        "message",
+        "text",
+        "ticket",
+        "utterance",
         "request",
     },
     "expected_output": {"answer", "expected", "reference", "ideal", "gold", "truth", "solution"},
@@ -94,19 +83,17 @@ _WORDS = {
 """Words in the name of a field, for fields without a name from the list."""
 
 _SCORED = frozenset(
-    {"score", "scores", "rating", "grade", "reward", "passed", "is_accepted", "is_correct", "generator"}
+    ("score", "scores", "rating", "grade", "reward", "passed", "is_accepted", "is_correct", "generator")
 )
 """Names of fields next to any answer that a model wrote."""
 
 _RECORDED = _SCORED - {"generator"} | {"model", "model_name"}
 """Names of fields next to a response that a model wrote."""
 
-_WEAK = frozenset(
-    (
-        *("user", "task", "goal", "payload", "request", "source", "src", "conversation", "scenario", "email", "ticket"),
-        *("code", "reference_code", "message", "research_problem"),
-    )
-)
+_WEAK = frozenset((
+    *("user", "task", "goal", "payload", "request", "source", "src", "conversation", "scenario", "email", "ticket"),
+    *("code", "reference_code", "message", "research_problem"),
+))  # fmt: skip
 """Names that often have something else: only texts of several words are taken."""
 
 _CLASS_WORDS = 3
@@ -196,11 +183,8 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
             guesses.append(Guess(key, name, 0.6, f"a word in the name '{name}'"))
             used_names.add(name)
     if not any(guess.key in CHECK_KEYS for guess in guesses):
-        if (
-            "query" in names
-            and "query" not in used_names
-            and all(_QUERY.match(text_of(row.get("query"))) for row in records)
-        ):
+        is_free = "query" in names and "query" not in used_names
+        if is_free and all(_QUERY.match(text_of(row.get("query"))) for row in records):
             guesses.append(Guess("expected_output", "query", 0.7, "the name 'query', and its values are queries"))
             used_names.add("query")
         # A label is the answer of a classifier, unless something else is checked.
@@ -328,13 +312,11 @@ def _by_name(
             continue
         if synonym in _WEAK and 2 * sum(" " in text_of(value).strip() for value in values) < len(values):
             continue
-        if synonym == "intent" and "." in name:
+        is_class = synonym == "intent" and sum(map(_words, values)) <= _CLASS_WORDS * len(values)
+        if synonym == "intent" and ("." in name or (key == "input") == is_class):
             continue
-        if synonym == "intent" and (key == "input") == (_mean_words(values) <= _CLASS_WORDS):
-            continue
-        if key == "expected_output" and (
-            any(map(_lists_checks, values)) or ("." in name and len(values) < len(records))
-        ):
+        is_part = "." in name and len(values) < len(records)
+        if key == "expected_output" and (is_part or any(map(_lists_checks, values))):
             continue
         if synonym in _TEXT_ONLY and not all(isinstance(value, str) for value in values):
             continue
@@ -373,8 +355,8 @@ def _are_calls(value: Any, *, allows_arguments: bool) -> bool:
     return False
 
 
-def _mean_words(values: list[Any]) -> float:
-    return sum(len(text_of(value).split()) for value in values) / len(values)
+def _words(value: Any) -> int:
+    return len(text_of(value).split())
 
 
 def _suits(key: str, values: list[Any]) -> bool:
@@ -386,9 +368,8 @@ def _suits(key: str, values: list[Any]) -> bool:
         return all(_are_calls(parsed(value), allows_arguments=key == "tools") for value in values)
     if key in LISTS and any(isinstance(parsed(value), dict) for value in values):
         return False
-    if "contains" in key and any(
-        isinstance(value, list) and _PATTERN.search("\0".join(texts_of(value))) for value in values
-    ):
+    lists = [value for value in values if isinstance(value, list)] if "contains" in key else []
+    if any(_PATTERN.search("\0".join(texts_of(value))) for value in lists):
         return False
     if key == "input":
         with suppress(ValueError):
