@@ -3,12 +3,14 @@
 import asyncio
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from agentv.evaluators.judges.answer_files import Preprocessor, with_file_texts
 from agentv.model.evaluator import EvaluatorFailure
-from agentv.model.message import FilePart, Message, TextPart
+from agentv.model.message import FilePart, ImagePart, Message, TextPart
+from agentv.model.response import answer
 
 UPPER = "import json, pathlib, sys; file = json.load(sys.stdin); print(pathlib.Path(file['path']).read_text().upper())"
 SHOW = "import sys; print(sys.stdin.read())"
@@ -86,6 +88,42 @@ def test_preprocessors_and_a_transform_are_refused_together(scoring, folder):
 
 def test_without_preprocessors_no_file_is_read(scoring, folder):
     assert text_for_the_judge(scoring, folder, FilePart("../secret.txt")) == "Done."
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("report.csv", "a,b\n1,2"),
+        ("report.bin", "(not shown: The answer's file 'report.bin' is not text."),
+        ("../secret.txt", "(not shown: The answer's file '../secret.txt' is outside the workspace and was not read)"),
+        ("missing.csv", "(not shown: The answer's file 'missing.csv' was not found"),
+    ],
+)
+def test_without_preprocessors_text_files_of_the_workspace_are_read(scoring, folder, file, text):
+    judgement = scoring.judgement("", messages=(Message("assistant", (FilePart(file),)),), workdir=str(folder.parent))
+    judgement.request.job_workspace = SimpleNamespace(path=str(folder))
+    shown = asyncio.run(with_file_texts((), judgement)).candidate_answer
+    assert shown.startswith(f"[[ file: {file} ]]\n{text}")
+
+
+PNG = "data:image/png;base64,dGVzdA=="
+
+
+def test_a_judge_sees_the_images_of_an_answer_that_have_an_address(scoring):
+    prompts = []
+
+    async def ask(judge, messages, overrides):
+        prompts.append(messages)
+        return answer('{"score": 1}')
+
+    shown = (ImagePart(PNG), ImagePart("https://x.test/a.png"))
+    messages = (
+        Message("user", (ImagePart("https://x.test/own.png"),)),
+        Message("assistant", (TextPart("See:"), *shown, ImagePart("local.png"), FilePart("b.csv"))),
+    )
+    judgement = scoring.judgement("See:", messages=messages, ask=ask, judges=("judge",))
+    assert scoring.run(scoring.evaluator("llm_judge"), judgement).score == 1
+    assert prompts[0][-1] == Message("user", shown)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from agentv.errors import UsageError
 from agentv.model.case import CaseDetails
 from agentv.model.environment import Environment
 from agentv.model.evaluator import Score
-from agentv.model.message import Message, ToolCall
+from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
 from agentv.model.result import ExecutionMetrics, TokenUsage, TraceSummary
 from platforms import only_on_posix
 from virtual_time import skipped_ahead
@@ -378,6 +378,36 @@ def test_a_grader_of_4x_gets_tool_calls_and_figures(scoring):
     call, result = (event for event in payload["trace"]["events"] if event["type"].startswith("tool"))
     assert call["tool"] == {"name": "lookUp", "status": "ok", "output": "found", "input": {"query_text": "x"}}
     assert result["parent_event_id"] == call["event_id"] == "message-1-tool-0"
+
+
+def test_a_grader_of_4x_gets_parts_in_the_form_of_4x(scoring, tmp_path):
+    (tmp_path / "notes.txt").write_text("a note")
+    (tmp_path / "cat.png").write_bytes(b"cat")
+    png, question = "data:image/png;base64,dGVzdA==", (TextPart("Compare"),)
+    files = (FilePart("notes.txt", path=str(tmp_path / "notes.txt")), ImagePart("cat.png", path=f"{tmp_path}/cat.png"))
+    parts = (TextPart("See:"), ImagePart(png), ImagePart("https://x.test/b.jpg"), FilePart("c.csv", media_type="x/y"))
+    judgement = scoring.judgement(
+        "See:", input=(Message("user", question + files),), messages=[Message("assistant", parts)]
+    )
+    code = "image = open(p['messages'][-1]['content'][1]['path']).read()\n"
+    code += "print(json.dumps({'score': 1, 'details': [p, image]}))"
+    payload, content = scoring.run(scoring.evaluator("code_judge", **grader(python(code))), judgement).details
+    text, file, image = payload["input"][0]["content"]
+    assert (text, file) == (
+        {"type": "text", "value": "Compare"},
+        {
+            **{"type": "file", "value": "notes.txt", "path": "notes.txt", "text": "a note"},
+            "resolved_path": str(tmp_path / "notes.txt"),
+        },
+    )
+    assert image == {"type": "image", "media_type": "image/png", "path": f"{tmp_path}/cat.png"}
+    text, image, address, file = payload["trace"]["messages"][-1]["content"]
+    assert text == {"type": "text", "text": "See:"}
+    assert address == {"type": "image", "media_type": "image/jpeg", "path": "https://x.test/b.jpg"}
+    assert file == {"type": "file", "media_type": "x/y", "path": "c.csv"}
+    assert (image["type"], image["media_type"], content) == ("image", "image/png", "test")
+    assert os.path.basename(image["path"]) == "img-0.png"
+    assert not os.path.exists(image["path"])
 
 
 # (shell command, score), as AgentV (TypeScript) 4.42 scores them

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from agentv.errors import AgentvError
-from agentv.model.message import Message, TextPart, ToolCall
+from agentv.model.message import FilePart, ImagePart, Message, TextPart, ToolCall
 from agentv.model.response import Response, TargetFailure, answer
 from agentv.model.result import TokenUsage
 from agentv.model.values import FrozenDict
@@ -197,6 +197,30 @@ RETURNED = {
             }
         ],
         Response(messages=(Message("assistant", None, (ToolCall("f", {"a": 1}, id="1"),)),)),
+    ),
+    "parts as in AgentV": (
+        [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "See"},
+                    {"type": "image", "media_type": "image/png", "source": "data:image/png;base64,QQ=="},
+                    {"type": "file", "media_type": "text/csv", "path": "a.csv"},
+                ],
+            }
+        ],
+        Response(
+            messages=(
+                Message(
+                    "assistant",
+                    (
+                        TextPart("See"),
+                        ImagePart("data:image/png;base64,QQ=="),
+                        FilePart("a.csv", media_type="text/csv"),
+                    ),
+                ),
+            )
+        ),
     ),
     "data": ({"riskLevel": "Low"}, Response(messages=(Message("assistant", {"riskLevel": "Low"}),))),
     "a list of data": ([1, 2], Response(messages=(Message("assistant", [1, 2]),))),

@@ -121,7 +121,8 @@ def _part(data: Any, where: str) -> Part:
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "image_url" and isinstance(data["image_url"], dict):
         return ImagePart(str(data["image_url"].get("url", "")))
-    value = data.get("value", data.get("text", data.get("path"))) if isinstance(data, dict) else None
+    names = ("value", "text", "path", "source")  # AgentV (TypeScript) has the last three, each for one type
+    value = next((data[name] for name in names if name in data), None) if isinstance(data, dict) else None
     if kind not in PART_KINDS or not isinstance(value, str):
         raise _invalid(
             f"'{where}' is not a content part: it needs a 'type', one of {', '.join(PART_KINDS)}, and a 'value'"

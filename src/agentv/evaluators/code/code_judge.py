@@ -23,6 +23,7 @@ from agentv.evaluators.base import (
     script_problems,
     stamp_of,
 )
+from agentv.evaluators.code.grader_messages import image_files, messages_with_parts
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
 from agentv.evaluators.code.judge_io import Setup, read_score
 from agentv.evaluators.code.payload import grader_input, program_input
@@ -130,7 +131,9 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
     async def _scored(self, program: Program, judgement: Judgement) -> Score:
         if self.grader_protocol is None:
             return read_score(await program.run(program_input(judgement, self.config)))
-        return read_grade(await program.finish(grader_input(judgement, self.config), _ANY_EXIT_CODE))
+        with image_files(judgement) as (path_of, folders):
+            stdin = grader_input(judgement, self.config, **messages_with_parts(judgement, path_of))
+            return read_grade(await replace(program, writable=folders).finish(stdin, _ANY_EXIT_CODE))
 
     @asynccontextmanager
     async def _access(

@@ -31,9 +31,9 @@ def program_input(judgement: Judgement, config: dict[str, Any], **more: Any) -> 
     return _encoded(program_payload(payload(judgement, config)) | more)
 
 
-def grader_input(judgement: Judgement, config: dict[str, Any]) -> bytes:
+def grader_input(judgement: Judgement, config: dict[str, Any], **more: Any) -> bytes:
     """Return the standard input of a code grader of AgentV (TypeScript) 4.x."""
-    return _encoded(grader_payload(payload(judgement, config)))
+    return _encoded(grader_payload(payload(judgement, config) | more))
 
 
 def _encoded(data: dict[str, Any]) -> bytes:

@@ -12,12 +12,13 @@ from agentv.evaluators.base import Seconds, program_complaints, script_problems
 from agentv.model.diagnostics import Problems
 from agentv.model.evaluator import EvaluatorFailure, FileReference, FindFile
 from agentv.model.job import Judgement
-from agentv.model.message import FilePart, TextPart
+from agentv.model.message import FilePart, ImagePart, Message, TextPart
 from agentv.model.values import to_json
 from agentv.support.media_types import media_type_named
 from agentv.support.private_files import TooLarge, read_file
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
+_SHOWN_IMAGES = ("https://", "data:image/")
 _UNKNOWN_TYPE = "application/octet-stream"
 
 
@@ -64,24 +65,43 @@ def _script_problems(command: str | list[str], _: FindFile, folder: str) -> Prob
 async def with_file_texts(preprocessors: Sequence[Preprocessor], judgement: Judgement) -> Judgement:
     """Return the judgement with the text of the answer's files in the answer. Raises EvaluatorFailure.
 
-    Without preprocessors, no files are read. Text files need none of their own.
+    Without preprocessors, only text files in the workspace are read. Text files need none of their own.
     """
-    message = judgement.response.answer_message if preprocessors else None
+    message = judgement.response.answer_message if preprocessors or judgement.workspace_path else None
     parts = () if message is None else message.parts
     if not any(isinstance(part, FilePart) for part in parts):
         return judgement
-    if judgement.candidate_answer != judgement.response.text:
+    is_transformed = judgement.candidate_answer != judgement.response.text
+    if is_transformed and preprocessors:
         raise EvaluatorFailure("'preprocessors' cannot be combined with 'transform': both replace the answer's text")
+    if is_transformed:
+        return judgement
+    read = _file_text if preprocessors else _workspace_text
     texts = [
-        part.value if isinstance(part, TextPart) else await _file_text(part, preprocessors, judgement)
+        part.value if isinstance(part, TextPart) else await read(part, preprocessors, judgement)
         for part in parts
         if isinstance(part, TextPart | FilePart)
     ]
     return msgspec.structs.replace(judgement, candidate_answer="\n".join(texts))
 
 
+def with_images(messages: tuple[Message, ...], judgement: Judgement) -> tuple[Message, ...]:
+    """Return a judge's prompt with the images of the answer that have an address, as AgentV (TypeScript) shows them."""
+    parts = [part for message in judgement.response.messages if message.role == "assistant" for part in message.parts]
+    images = [part for part in parts if isinstance(part, ImagePart) and part.value.startswith(_SHOWN_IMAGES)]
+    return (*messages, Message("user", tuple(images))) if images else messages
+
+
+async def _workspace_text(part: FilePart, preprocessors: Sequence[Preprocessor], judgement: Judgement) -> str:
+    """Return the text of a file in the workspace, or why there is none."""
+    try:
+        return await _file_text(part, preprocessors, judgement)
+    except EvaluatorFailure as failure:
+        return f"[[ file: {part.value} ]]\n(not shown: {failure})"
+
+
 async def _file_text(part: FilePart, preprocessors: Sequence[Preprocessor], judgement: Judgement) -> str:
-    path = _located(part, judgement)
+    path = _located(part, judgement, with_dataset=bool(preprocessors))
     media_type = part.media_type or mimetypes.guess_type(path)[0] or _UNKNOWN_TYPE
     kinds = {media_type_named(media_type), media_type_named(os.path.splitext(path)[1])}
     preprocessor = next((item for item in preprocessors if media_type_named(item.type) in kinds), None)
@@ -93,16 +113,17 @@ async def _file_text(part: FilePart, preprocessors: Sequence[Preprocessor], judg
     return f"[[ file: {part.value} ]]\n{text}"
 
 
-def _located(part: FilePart, judgement: Judgement) -> str:
+def _located(part: FilePart, judgement: Judgement, *, with_dataset: bool) -> str:
     """Return the path of a file that an answer names. An answer is not trusted: other folders are not read."""
     value = part.value.removeprefix("file://")
     if "://" in value:
         raise EvaluatorFailure(f"The answer's file '{value}' is not a local file")
-    own = judgement.case.place.origin.base_dir or judgement.workdir
+    own = (judgement.case.place.origin.base_dir or judgement.workdir) if with_dataset else None
     folders = [os.path.realpath(root) for root in (judgement.workspace_path, own) if root]
     path = os.path.realpath(os.path.join(folders[0], value))
     if not any(path.startswith(os.path.join(folder, "")) for folder in folders):
-        where = "the workspace and the dataset's folder" if len(folders) > 1 else "the dataset's folder"
+        names = ("the workspace" if judgement.workspace_path else "", "the dataset's folder" if own else "")
+        where = " and ".join(filter(None, names))
         raise EvaluatorFailure(f"The answer's file '{value}' is outside {where} and was not read")
     if not os.path.isfile(path):
         raise EvaluatorFailure(f"The answer's file '{value}' was not found: looked for {path}")

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from agentv.evaluators.base import LONGEST_REASON, Judge, cut
+from agentv.evaluators.judges.answer_files import with_images
 from agentv.evaluators.judges.judge_prompt import repair_message
 from agentv.evaluators.judges.object_scan import UnusableResponse, objects_in, whole_object
 from agentv.model.evaluator import EvaluatorFailure
@@ -141,6 +142,7 @@ async def call_judges(
     ask = judgement.ask
     if ask is None or not judgement.judges:
         raise EvaluatorFailure("No judge is configured: pass --judge NAME, or set `target` or `judge_target`")
+    messages = with_images(messages, judgement)
     calls = [
         (judge, CallOverrides(model=settings.model, temperature=settings.temperature, sample=sample))
         for sample in range(1, settings.votes + 1)
