@@ -1,7 +1,9 @@
 """Read files of other tools: JSON documents of any size, JSON Lines, also grouped by a key, and tables."""
 
 import csv
+import json
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,22 @@ def read_document(path: Path, most_bytes: int) -> Any:
     if (size := path.stat().st_size) > most_bytes:
         raise problem(path, f"The file has {size / 2**20:,.0f} MB; at most {most_bytes // 2**20} MB are read at once")
     try:
-        return decode_json(path.read_bytes().removeprefix(_BOM))
+        return _decoded(path.read_bytes())
     except JsonProblem as error:
         raise problem(path, f"Invalid JSON: {error}") from error
+
+
+def _decoded(data: bytes) -> Any:
+    """Decode JSON, also as Python writes it: with NaN, which is read as null."""
+    data = data.removeprefix(_BOM)
+    try:
+        return decode_json(data)
+    except JsonProblem:
+        if b"NaN" not in data:
+            raise
+        with suppress(ValueError, RecursionError):
+            return json.loads(data, parse_constant=lambda _: None)
+        raise
 
 
 def read_parts(path: Path, opened: set[Keys]) -> Iterator[tuple[Keys, bytes]]:
@@ -137,10 +152,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def decoded(path: Path, data: bytes, place: str, kind: Any = Any) -> Any:
+def decoded(path: Path, data: bytes, place: str) -> Any:
     """Decode one part of a file. Raises AgentvError that names the place."""
     try:
-        return decode_json(data.removeprefix(_BOM), kind)
+        return _decoded(data)
     except JsonProblem as error:
         raise problem(path, f"Invalid JSON at {place}: {error}") from error
 

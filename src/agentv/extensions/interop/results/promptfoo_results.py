@@ -49,12 +49,12 @@ class PromptfooResults(ForeignResults):
         with path.open("rb") as file:
             is_lines = _is_row(top_level(file.read(65536)))
         if is_lines:
-            return self._run(_Rows(path, Fields()), Fields(), (row for _, row in read_lines(path)))
-        header = read_header(path, _OPENED, _ROWS | _TABLES)
-        rows = _Rows(path, header)
-        return self._run(rows, header, rows.read())
+            return self.run_of(path, Fields(), (row for _, row in read_lines(path)))
+        return self.run_of(path, read_header(path, _OPENED, _ROWS | _TABLES))
 
-    def _run(self, rows: _Rows, header: Fields, data: Iterator[Any]) -> ForeignRun:
+    def run_of(self, path: Path, header: Fields, data: Iterator[Any] | None = None) -> ForeignRun:
+        """Return the run of a file, with the rows that were read from it, or those in its JSON."""
+        rows = _Rows(path, header)
         metadata = header.object("metadata")
         started = text_of(header.get("timestamp") or header.get("createdAt") or metadata.get("evaluationCreatedAt"))
         version = metadata.text("promptfooVersion")
@@ -64,7 +64,7 @@ class PromptfooResults(ForeignResults):
             started_at=started,
             versions={"promptfoo": version} if version else {},
         )
-        run.jobs = rows.jobs(data, run)
+        run.jobs = rows.jobs(rows.read() if data is None else data, run)
         return run
 
 

@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentv.datasets.foreign.foreign_format import document_of, table_records
+from agentv.datasets.foreign.foreign_format import table_records
 from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.foreign.values import cell_list, cell_value, first_of, is_blank, parsed, question_of
-from agentv.extensions.interop.imports.foreign_files import read_rows, read_table, row_keys, table_names
-from agentv.extensions.interop.imports.foreign_values import grade_value, list_of, text_of
+from agentv.extensions.interop.imports.foreign_files import read_document, read_lines, read_table, row_keys, table_names
+from agentv.extensions.interop.imports.foreign_values import dict_of, grade_value, list_of, text_of
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.values import digest
 from agentv.support.json_stream import JsonProblem, decode_json
 
 _COLUMNS = re.compile(rb'"columns"\s*:\s*(\[[^\]]*\])')
 _HEAD_BYTES = 64 * 1024
+_MOST_BYTES = 512 * 1024 * 1024
 _RAGAS = re.compile(
     r"((llm|non_llm|id_based)_)?context_(precision|recall|entity_recall|entities_recall|utilization|relevance)"
     r"(_with_reference|_without_reference)?|faithfulness(_with_hhem)?|factual_correctness|summary_score|topic_adherence"
@@ -157,8 +158,12 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for line, cells in rows:
             yield line, {name: cell_value(cell) for name, cell in zip(names, cells, strict=True)}
         return
-    records = table_records(document_of(RecordFile(str(path))))
-    yield from enumerate(records, 1) if records else read_rows(path)
+    if RecordFile(str(path)).kind == "json":
+        document = read_document(path, _MOST_BYTES)
+        rows_of = document if isinstance(document, list) else table_records(dict_of(document)) or [document]
+        yield from ((number, dict_of(row)) for number, row in enumerate(rows_of, 1))
+    else:
+        yield from ((number, dict_of(row)) for number, row in read_lines(path))
 
 
 def _number(value: Any) -> Any:
