@@ -32,13 +32,13 @@ def read_document(path: Path, most_bytes: int) -> Any:
         raise problem(path, f"Invalid JSON: {error}") from error
 
 
-def _decoded(data: bytes) -> Any:
+def _decoded(data: bytes, kind: Any = Any) -> Any:
     """Decode JSON, also as Python writes it: with NaN, which is read as null."""
     data = data.removeprefix(_BOM)
     try:
-        return decode_json(data)
+        return decode_json(data, kind)
     except JsonProblem:
-        if b"NaN" not in data:
+        if b"NaN" not in data or kind is not Any:
             raise
         with suppress(ValueError, RecursionError):
             return json.loads(data, parse_constant=lambda _: None)
@@ -152,10 +152,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def decoded(path: Path, data: bytes, place: str) -> Any:
+def decoded(path: Path, data: bytes, place: str, kind: Any = Any) -> Any:
     """Decode one part of a file. Raises AgentvError that names the place."""
     try:
-        return _decoded(data)
+        return _decoded(data, kind)
     except JsonProblem as error:
         raise problem(path, f"Invalid JSON at {place}: {error}") from error
 
