@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from agentv.evaluators.base import (
     LONGEST_REASON,
+    OTHER_TOOLS,
     Count,
+    Limit,
     Seconds,
     cut,
     find_path,
@@ -25,7 +27,7 @@ from agentv.evaluators.base import (
 )
 from agentv.evaluators.code.grader_messages import image_files, messages_with_parts
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
-from agentv.evaluators.code.judge_io import Setup, read_score
+from agentv.evaluators.code.judge_io import Setup, inverted, read_score
 from agentv.evaluators.code.payload import grader_input, program_input
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
@@ -178,15 +180,19 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
 
     It has one parameter, the context, or those of promptfoo: `output` and `context`. `code` is inline code with these
     two instead: one expression, or several lines with a `return`. `fresh` starts a new process for each judgement. With
-    `syntax: promptfoo`, an object that is returned must have `pass`, `score` and `reason`.
+    `syntax: promptfoo`, an object that is returned must have `pass`, `score` and `reason`. A number and the score
+    of an object must be at least `threshold`. With `inverse: true`, a fail passes and a pass fails with the same score.
     """
 
     aliases: ClassVar[dict[str, str]] = {"value": "function"}
+    unsupported: ClassVar[dict[str, str]] = {key: hint for key, hint in OTHER_TOOLS.items() if key != "threshold"}
 
     function: str | None = None
     code: str | None = None
     fresh: bool = False
     syntax: Literal["any", "promptfoo"] = "any"
+    threshold: Limit | None = None
+    inverse: bool = False
     config: dict[str, Any] = {}
 
     def complaints(self) -> list[str]:
@@ -226,7 +232,18 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
                 score = await host.pool.judge(setup, judgement, config, self.timeout_seconds, {})
             except EvaluatorFailure as failure:
                 raise EvaluatorFailure(str(failure).replace(_INLINE, "The Python code")) from None
-        return with_level(score, self.sandbox, setup.confinement)
+        return with_level(self._judged(score), self.sandbox, setup.confinement)
+
+    def _judged(self, score: Score) -> Score:
+        """Apply `threshold` and `inverse`. A boolean has a verdict but no reason, a number has neither."""
+        if self.threshold is None and not self.inverse:
+            return score
+        is_boolean = score.verdict is not None and score.reasoning is None
+        is_pass = score.score > 0 if self.threshold is None else score.score >= self.threshold
+        if score.verdict is not None and (is_boolean or self.threshold is None or is_pass):
+            is_pass = score.verdict == "pass"
+        score = msgspec.structs.replace(score, verdict="pass" if is_pass else "fail")
+        return inverted(score, is_boolean=is_boolean) if self.inverse else score
 
 
 def _located(place: str, judgement: Judgement) -> tuple[str, tuple[int, int] | None]:

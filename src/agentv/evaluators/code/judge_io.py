@@ -22,7 +22,7 @@ def score_of(name: str, returned: Any) -> Score:
     if isinstance(returned, dict):
         return score_in(returned, name, "returned")
     if isinstance(returned, bool):
-        return passed(f"{name} returned True") if returned else missed(f"{name} returned False")
+        return boolean_score(f"{name} returned {returned}", is_pass=returned)
     if isinstance(returned, Score):
         return msgspec.structs.replace(
             returned,
@@ -35,6 +35,24 @@ def score_of(name: str, returned: Any) -> Score:
         kind = type(returned).__name__
         raise EvaluatorFailure(f"{name} must return a Score, a dict, a number or a bool, got {kind}")
     return Score(checked_score(number, name))
+
+
+def boolean_score(sentence: str, *, is_pass: bool) -> Score:
+    """Return the score of code that returned a verdict."""
+    return msgspec.structs.replace(
+        passed(sentence) if is_pass else missed(sentence), verdict="pass" if is_pass else "fail"
+    )
+
+
+def inverted(score: Score, *, is_boolean: bool) -> Score:
+    """Return the opposite verdict, as `not-` does in promptfoo: numbers and objects keep their score."""
+    return msgspec.structs.replace(
+        score,
+        score=1.0 - score.score if is_boolean else score.score,
+        hits=score.misses,
+        misses=score.hits,
+        verdict="fail" if score.verdict == "pass" else "pass",
+    )
 
 
 def score_in(data: dict[str, Any], source: str = "The program", verb: str = "printed") -> Score:

@@ -34,7 +34,7 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
     function after a colon, is called with the same arguments by Node.js. A number passes if it is above 0, or at least
     `threshold`. An exception is an error; with `on_throw: fail`, it is a failed check. With `syntax: promptfoo`, code
     is valid where it is valid in promptfoo: without `await`, with `return` only in several lines, and an object has
-    all three keys.
+    all three keys. With `inverse: true`, a fail passes and a pass fails; a number and an object keep their score.
     """
 
     aliases: ClassVar[dict[str, str]] = {"value": "code"}
@@ -45,6 +45,7 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
     threshold: Limit | None = None
     on_throw: Literal["error", "fail"] = "error"
     syntax: Literal["any", "promptfoo"] = "any"
+    inverse: bool = False
     config: dict[str, Any] = {}
     timeout_seconds: Seconds = 10.0
     memory_mb: Megabytes = 256
@@ -92,7 +93,7 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
         data = {"output": judgement.candidate_value, "context": self._context(judgement)}
         if self.file is not None:
             return await self._with_node(judgement, data)
-        settings = {"code": self.code, "threshold": self.threshold, "on_throw": self.on_throw, "syntax": self.syntax}
+        settings = {"code": self.code, **self._reading}
         limits = {"memory_mb": self.memory_mb, "seconds": self.timeout_seconds}
         confinement = confinement_for(self.sandbox, judgement)
         setup = Setup(
@@ -111,6 +112,11 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
         except EvaluatorFailure as failure:
             raise EvaluatorFailure(str(failure).replace(_REFERENCE, "The JavaScript code")) from None
         return with_level(score, self.sandbox, confinement)
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        """How the returned value is read."""
+        return {name: getattr(self, name) for name in ("threshold", "on_throw", "syntax", "inverse")}
 
     def _engine_options(self, program: str) -> list[str]:
         return [f"--max-old-space-size={self.memory_mb}"] if os.path.basename(program).startswith("node") else []
@@ -147,8 +153,7 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
             raise EvaluatorFailure(f"{program.noun} does not export {result['missing']}")
         if "syntax" in result:
             raise EvaluatorFailure(f"{program.noun} cannot be loaded: {cut(result['syntax'])}")
-        settings = {"threshold": self.threshold, "on_throw": self.on_throw, "syntax": self.syntax}
-        score = score_of_value(result, settings)
+        score = score_of_value(result, self._reading)
         return with_level(score, self.sandbox, confinement)
 
 

@@ -7,8 +7,8 @@ import json
 from typing import Any, Literal, NamedTuple
 
 from agentv.errors import import_extra, start_of
-from agentv.evaluators.base import cut, missed, passed
-from agentv.evaluators.code.judge_io import promptfoo_result, score_in
+from agentv.evaluators.base import cut, missed
+from agentv.evaluators.code.judge_io import boolean_score, inverted, promptfoo_result, score_in
 from agentv.model.evaluator import EvaluatorFailure, Score
 
 INSTALL = "pip install 'agentv[js]'"
@@ -198,8 +198,13 @@ def score_of_value(result: dict[str, Any], config: dict[str, Any]) -> Score:
     value, threshold = result["value"], config.get("threshold")
     if config.get("syntax") == "promptfoo":
         value = promptfoo_result(value, "The JavaScript code")
+    score = _score_of(value, threshold)
+    return inverted(score, is_boolean=isinstance(value, bool)) if config.get("inverse") else score
+
+
+def _score_of(value: Any, threshold: float | None) -> Score:
     if isinstance(value, bool):
-        return passed("returned true") if value else missed("returned false")
+        return boolean_score(f"returned {str(value).lower()}", is_pass=value)
     if isinstance(value, int | float):
         return _number_score(value, threshold)
     if not isinstance(value, dict):

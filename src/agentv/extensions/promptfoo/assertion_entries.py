@@ -62,6 +62,9 @@ COMPARED = {
 }
 """Types that compare the answers of all targets and prompts after they were scored. A job is scored alone."""
 
+_SCORED_BY_CODE = ("javascript", "python", "tool-call-f1")
+"""Types that keep their score under `not-`."""
+
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
 
 
@@ -187,21 +190,26 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
         return None
     if negated and own["type"] == "model_graded":
         own = {**own, "inverse": True}
+    elif negated and type_ in _SCORED_BY_CODE:
+        # Code that throws fails, negated or not, so that it is an error here.
+        throws = {"on_throw": "error"} if "on_throw" in own else {}
+        limit = {} if type_ in ("javascript", "python") else {"threshold": least}
+        own, least = {**own, **limit, **throws, "inverse": True}, 0.0
     elif negated:
+        if least == 0.0:
+            raise ValueError(f"'{full_type}' with a threshold of 0 fails every answer")
         if type_.startswith("trajectory:") and grading.ignores_case:
             grading.lose(
                 f"the case of tool names in '{full_type}': promptfoo ignores it, and here `Read` is not `read`"
             )
-        # Code that throws fails, negated or not, so that it is an error here. Of a list of tools, none may be used.
-        throws = {"on_throw": "error"} if "on_throw" in own else {}
-        is_list = type_ == "trajectory:tool-used" and isinstance(value, list)
-        own, least = {**own, **throws, "negate": True}, 1.0 if is_list else _negated_minimum(least)
+        is_list = type_ == "trajectory:tool-used" and isinstance(value, list)  # none of them may be used
+        own, least = {**own, "negate": True}, 1.0 if is_list else _negated_minimum(least)
     return {**own, **_common(assertion, grading, least)}
 
 
 def _negated_minimum(least: float) -> float:
     """Return the minimum of one minus the score: above the limit fails, so the score must stay below it."""
-    return 1.0 if least in (0.0, ABOVE_ZERO) else min(1.0, 1 - least + ABOVE_ZERO)
+    return min(1.0, 1 - least + ABOVE_ZERO)
 
 
 def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[str, Any]:
@@ -287,11 +295,11 @@ def _code_check(type_: str, value: Any, assertion: dict[str, Any]) -> dict[str, 
     settings: dict[str, Any] = {"syntax": "promptfoo"}
     if isinstance(config, dict) and config:
         settings["config"] = config
+    if is_number(assertion.get("threshold")):
+        settings["threshold"] = assertion["threshold"]
     file = _CODE_FILE.match(value.strip())
     if type_ == "javascript":
         settings["on_throw"] = "fail"
-        if is_number(assertion.get("threshold")):
-            settings["threshold"] = assertion["threshold"]
         if file is None:
             return {"type": "javascript", "code": value.rstrip(), **settings}
         name = f":{file['name']}" if file["name"] else ""

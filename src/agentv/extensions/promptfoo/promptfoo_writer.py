@@ -216,6 +216,7 @@ def _is_share(value: Any) -> bool:
 
 def _code(type_: str, settings: dict[str, Any]) -> dict[str, Any]:
     more = {key: settings[key] for key in ("threshold", "config") if settings.get(key) not in (None, {})}
+    type_ = f"not-{type_}" if settings.get("inverse") else type_
     if "code" in settings:
         code = settings["code"].strip()
         # One line is an expression there, and more are the body of a function.

@@ -12,14 +12,24 @@ import msgspec
 
 from agentv.datasets.foreign.values import is_blank, text_of
 
-_TEXTS = {name: name.replace("-", "_") for name in ("contains", "icontains", "starts-with")}
+_WITH_NUMBER = ("contains", "icontains")
+"""Types whose value may also be a number."""
+
+_WITH_TEXT: dict[str, dict[str, Any]] = {
+    "starts-with": {"type": "starts_with", "exact": True},
+    "regex": {"type": "regex", "syntax": "javascript"},
+    "levenshtein": {"type": "levenshtein", "exact": True},
+    "rouge-n": {"type": "rouge", "variant": "rouge1", "words": "treebank"},
+    "bleu": {"type": "bleu", "method": "words"},
+    "gleu": {"type": "bleu", "method": "gleu"},
+}
 _LISTS = {name: name.replace("-", "_") for name in ("contains-any", "contains-all", "icontains-any", "icontains-all")}
 OVERLAP = {"rouge-n": 0.75, "bleu": 0.5, "gleu": 0.5, "tool-call-f1": 1.0}
 """The default thresholds of types with a score."""
 
 TEXT_TYPES = (
-    *(*_TEXTS, *_LISTS, *OVERLAP, "equals", "regex", "is-json", "contains-json", "levenshtein", "word-count"),
-    *("is-refusal", "contains-html", "is-xml"),
+    *(*_WITH_NUMBER, *_WITH_TEXT, *_LISTS, "equals", "is-json", "contains-json", "word-count", "is-refusal"),
+    *("contains-html", "is-xml", "tool-call-f1"),
 )
 _CHECKS = Path(__file__).parent / "checks"
 _DEFAULT_EDITS = 5
@@ -88,19 +98,17 @@ def text_entry(type_: str, value: Any, threshold: Any) -> dict[str, Any]:
         return {"type": _LISTS[type_], "value": [script_text(item) for item in items], "exact": True}
     if value is None or value == "" or isinstance(value, dict | bool):
         raise ValueError(f"The assertion '{type_}' has no value that is a text")
-    if type_ == "rouge-n":
-        return {"type": "rouge", "variant": "rouge1", "words": "treebank", "value": script_text(value)}
-    if type_ in ("bleu", "gleu"):
-        texts = [script_text(item) for item in value] if isinstance(value, list) else script_text(value)
-        return {"type": "bleu", "method": "words" if type_ == "bleu" else "gleu", "value": texts}
-    if isinstance(value, list):
+    if isinstance(value, list) and type_ not in ("bleu", "gleu"):
         raise ValueError(f"The assertion '{type_}' has a list as its value")
+    if type_ in _WITH_NUMBER:
+        return {"type": type_, "value": script_text(value), "exact": True}
+    for item in value if isinstance(value, list) else (value,):
+        if not isinstance(item, str):
+            raise ValueError(f"The value of '{type_}' must be text, got {script_text(item)}. Put it into quotes")
     if type_ == "levenshtein":
         most = math.floor(threshold) if is_number(threshold) else _DEFAULT_EDITS
-        return {"type": "levenshtein", "value": script_text(value), "max_distance": max(0, most), "exact": True}
-    if type_ == "regex":
-        return {"type": "regex", "value": script_text(value), "syntax": "javascript"}
-    return {"type": _TEXTS[type_], "value": script_text(value), "exact": True}
+        return {**_WITH_TEXT[type_], "value": value, "max_distance": max(0, most)}
+    return {**_WITH_TEXT[type_], "value": value}
 
 
 def script_text(value: Any) -> str:
