@@ -86,6 +86,8 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
         problem, hint = _why_unusable(name, environment, variables)
         if problem in (_NOT_SET, _EMPTY) and place[-1:] in (("description",), ("use_target",)):
             return match[0]  # a comment, or a target, which is an error only if a run uses it
+        if problem and "provider" in place[:-1]:
+            return match[0]  # a setting of a target, which inserts it when it is opened
         if problem:
             add = problems.warning if problem in (_NOT_SET, _EMPTY) else problems.error
             add(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)

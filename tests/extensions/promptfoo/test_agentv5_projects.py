@@ -251,7 +251,7 @@ def test_the_prompt_of_all_rubrics_may_be_an_option(folder, command):
 def test_a_test_whose_assertions_have_no_counterpart_is_refused(folder, command):
     folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [{"type": "webhook", "value": "http://x.test"}]}]})
     outcome = command("cases", "s.yaml")
-    assert outcome.code == 2 and "None of the assertions of the test has a counterpart here" in outcome.stderr
+    assert outcome.code == 0 and "The assertion 'webhook': agentv does not send answers" in outcome.stderr
 
 
 def test_tests_of_a_python_file_are_those_of_create_tests(folder, command):

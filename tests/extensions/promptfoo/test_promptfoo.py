@@ -102,16 +102,16 @@ def test_files_of_prompts_and_tests_are_found(folder, example):
 
 
 @pytest.mark.parametrize(
-    "assertions", [[{"type": "is-sql"}], [{"type": "assert-set", "assert": [{"type": "is-html"}]}, {"type": "pi"}]]
+    "assertions", [[{"type": "is-sql"}], [{"type": "assert-set", "assert": [{"type": "pi"}]}, {"type": "is-json"}]]
 )
-def test_a_test_without_any_assertion_that_can_be_kept_is_an_error(folder, command, assertions):
+def test_a_test_with_an_assertion_that_cannot_be_done_is_an_error(folder, command, assertions):
     tests = [
         {"vars": {"x": "a"}, "assert": assertions},
         {"vars": {"x": "b"}, "assert": [{"type": "equals", "value": "b"}]},
     ]
     folder.write("promptfooconfig.yaml", json.dumps({"prompts": ["{{x}}"], "providers": ["echo"], "tests": tests}))
     ended = command("eval", "promptfooconfig.yaml", "--json")
-    assert ended.code == 1 and "None of the assertions of the test has a counterpart here" in ended.stderr
+    assert ended.code == 1 and "refused case" in ended.stderr and "The assertion '" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,6 @@ def test_tests_without_a_configuration_are_read_too(folder):
     [
         ("targets: [echo]\nredteam: {plugins: [harmful]}\n", "It is a red-team configuration"),
         ("prompts: [file://make.js]\nproviders: [echo]\n", "'make.js' was not found"),
-        ("prompts: ['langfuse://p']\nproviders: [echo]\n", "it is made by a service"),
         (REMOTE.replace("PLACE", "s3://b/tests.csv"), "aws s3 cp 's3://b/tests.csv' tests.csv"),
         (REMOTE.replace("PLACE", "https://docs.google.com/spreadsheets/d/ab/edit?gid=7"), "export?format=csv&gid=7'"),
         (REMOTE.replace("PLACE", "huggingface://datasets/a/b?split=dev&limit=5"), "dataset=a%2Fb&split=dev&config"),
@@ -452,6 +451,21 @@ def test_tests_without_a_configuration_are_read_too(folder):
 )
 def test_what_cannot_run_is_refused_with_its_name(folder, text, message):
     assert message in str(folder.error(folder.write("promptfooconfig.yaml", text)))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        ("langfuse://p", "The prompt 'langfuse://p' is made by a service"),
+        ('[{"role": "user", "content": [{"modality": "text", "value": "x"}]}]', "A prompt with a part of a message"),
+    ],
+)
+def test_a_prompt_that_cannot_be_sent_is_an_error_of_its_jobs(folder, prompt, problem):
+    config = {"prompts": ["{{x}}", prompt], "providers": ["openai:gpt-4o"], "tests": [{"vars": {"x": "a"}}]}
+    plain, refused = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert plain.case_error is None and problem in refused.case_error
+    config["prompts"] = [prompt]
+    assert problem in folder.load(folder.write("promptfooconfig.json", json.dumps(config)))[0].case_error
 
 
 def test_a_secret_in_a_prompt_is_refused(folder, monkeypatch):
@@ -492,10 +506,10 @@ def test_a_date_without_quotes_is_named(folder, command):
 
 
 def test_losses_are_warnings_and_fail_a_strict_check(command, folder):
-    text = "prompts: [x]\nproviders: [echo, 'made-up:1']\ntests: [{assert: [{type: perplexity}, {type: is-json}]}]\n"
+    text = "prompts: [x]\nproviders: [echo, 'made-up:1']\ntests: [{assert: [{type: is-json}]}]\nsharing: true\n"
     path = folder.write("promptfooconfig.yaml", text)
     lost = [str(warning) for warning in folder.load(path).warnings if isinstance(warning, LossWarning)]
-    assert len(lost) == 2 and "made-up:1" in lost[0] and "perplexity" in lost[1]
+    assert len(lost) == 2 and "made-up:1" in lost[0] and "sharing" in lost[1]
     assert command("validate", path).code == 0
     assert command("validate", path, "--strict").code == 1
 

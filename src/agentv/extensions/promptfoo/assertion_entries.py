@@ -26,6 +26,7 @@ from agentv.extensions.promptfoo.evaluators.judge_entries import (
     minimum_of,
 )
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
+from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
 from agentv.extensions.promptfoo.text_assertions import OVERLAP, TEXT_TYPES, is_number, script_entry, text_entry
 from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean
@@ -165,18 +166,17 @@ def _set_entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | 
     return {**entry, **_common(assertion, grading, threshold if is_number(threshold) else 0.0)}
 
 
-def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None:
+def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any]:
     full_type = assertion.get("type")
     if not isinstance(full_type, str):
         raise ValueError("An assertion has no 'type'")
     negated = full_type.startswith("not-")
     type_ = full_type.removeprefix("not-")
     if type_ in REFUSED or type_.startswith("promptfoo:"):
-        grading.lose(f"an assertion of type '{full_type}': {REFUSED.get(type_, 'it belongs to red-team tests')}")
-        return None
+        raise NoCounterpart(f"The assertion '{full_type}': {REFUSED.get(type_, 'it belongs to red-team tests')}")
     if full_type in COMPARED:
         what = "compares the answers of all providers and prompts, and here each answer is scored alone"
-        raise ValueError(f"The assertion '{full_type}' {what}. Remove it, and use {COMPARED[full_type]}")
+        raise NoCounterpart(f"The assertion '{full_type}' {what}. Remove it, and use {COMPARED[full_type]}")
     if negated and type_ in (*NEVER_NEGATED, *CALL_TYPES):
         grading.lose(f"the 'not-' of '{full_type}': promptfoo ignores it, and so does agentv")
         negated = False
@@ -186,8 +186,7 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | None
         if not type_.startswith("trajectory:"):
             hint = did_you_mean(type_, KNOWN_TYPES)
             raise ValueError(f"An assertion has the unknown type '{full_type}'" + (f". {hint}" if hint else ""))
-        grading.lose(f"an assertion of type '{full_type}' with settings that have no counterpart")
-        return None
+        raise NoCounterpart(f"The assertion '{full_type}' has settings without a counterpart here")
     if negated and own["type"] == "model_graded":
         own = {**own, "inverse": True}
     elif negated and type_ in _SCORED_BY_CODE:
@@ -229,12 +228,12 @@ def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[s
 
 def _value(value: Any, type_: str, grading: Grading) -> Any:
     if isinstance(value, str) and value.startswith("package:"):
-        raise ValueError(f"The value of '{type_}' is a function of the package {value}, which is not called")
+        raise NoCounterpart(f"The value of '{type_}' is a function of the package {value}, which is not called")
     if _is_file(value):
         if type_ in ("javascript", "python"):
             return value
         if _CODE_FILE.match(value):
-            raise ValueError(f"The value of '{type_}' is the function {value}, which is not called")
+            raise NoCounterpart(f"The value of '{type_}' is the function {value}, which is not called")
         return grading.read_file(value)
     if isinstance(value, list):
         value = [grading.read_file(item) if _is_file(item) else item for item in value]
@@ -280,7 +279,7 @@ def _reported(type_: str, value: Any, grading: Grading) -> dict[str, Any]:
     if type_ == "finish-reason":
         return script_entry("finish_reason", value=text_of(value), isModel=not kinds <= {*_REPORTS[:-1]})
     if others := sorted(kinds - {*_REPORTS}):
-        raise ValueError(f"'guardrails' needs what the provider reports of them, which '{others[0]}' does not here")
+        raise NoCounterpart(f"'guardrails' needs what the provider reports of them, which '{others[0]}' does not here")
     return script_entry("guardrails")
 
 
@@ -319,7 +318,7 @@ def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:
         matcher = value[0] if isinstance(value, list) and len(value) == 1 else value
         matcher = {"name": matcher} if isinstance(matcher, str) else matcher
         if not isinstance(matcher, dict) or matcher.keys() != {"name"}:
-            raise ValueError("'skill-used' is supported for one skill, without `pattern`, `min` and `max`")
+            raise NoCounterpart("'skill-used' is supported for one skill, without `pattern`, `min` and `max`")
         return {"type": "skill_trigger", "skill": text_of(matcher["name"]).strip()}
     return _trajectory(type_, value) if type_.startswith("trajectory:") else None
 

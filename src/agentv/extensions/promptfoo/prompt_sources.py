@@ -20,6 +20,7 @@ from agentv.errors import DatasetError
 from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.functions.prompt_function import PromptFunction
 from agentv.extensions.promptfoo.nunjucks.prompt import prompt_names
+from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.model.values import to_json
 from agentv.support.templates import TemplateProblem
@@ -41,7 +42,8 @@ class PromptTemplate(msgspec.Struct, frozen=True):
     """A prompt: an id that is unique in its configuration, its template, its label, and the messages of a chat.
 
     A function, and a chat with statements or variable images, has the `key` of a `PromptFunction`. A function that
-    depends on the provider is for one `target`. `source` is the text of its file.
+    depends on the provider is for one `target`. `source` is the text of its file. `problem` is the reason why the
+    prompt cannot be sent.
     """
 
     id: str
@@ -51,6 +53,7 @@ class PromptTemplate(msgspec.Struct, frozen=True):
     target: str = ""
     key: str = ""
     source: str = ""
+    problem: str = ""
 
     @property
     def has_history(self) -> bool:
@@ -101,7 +104,7 @@ class PromptTargets(msgspec.Struct, frozen=True):
 
 
 def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTargets) -> list[PromptTemplate]:
-    """Return all prompts; chats as messages if models receive them. Those of services are lost, by name."""
+    """Return all prompts; chats as messages if models receive them. Those that cannot be sent have a problem."""
     prompts: list[PromptTemplate] = []
     for own_label, raw, config in _written(value):
         if config and config != targets.config and not _function_of(raw, files):
@@ -132,6 +135,9 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
                 as_chat = chat_of if targets.sends_chats else None
                 source = PromptFunction(id=id, finder=files.finder, template=text, as_chat=as_chat, filters=filters)
                 prompts.append(PromptTemplate(id, text, label, messages, key=source.key if is_built else ""))
+        except NoCounterpart as error:
+            id = _unique(own_label or os.path.basename(raw), {prompt.id for prompt in prompts})
+            prompts.append(PromptTemplate(id, raw, own_label, problem=str(error)))
         except ValueError as error:
             lose(str(error))
     return prompts
@@ -198,7 +204,7 @@ def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:
     match = _FILE.match(raw.strip())
     suffix = os.path.splitext(match["path"])[1].lower() if match else ""
     if raw.startswith(("langfuse://", "portkey://", "helicone://", "pf://", "http://", "https://")):
-        raise ValueError(f"the prompt '{raw[:80]}': it is made by a service")
+        raise NoCounterpart(f"The prompt '{raw[:80]}' is made by a service")
     if raw.startswith("exec:") or (suffix in _PROGRAMS and "*" not in raw):
         yield os.path.basename(raw), raw, ""
         return
@@ -293,7 +299,7 @@ def _has_statements(raw: str) -> bool:
 
 
 def _refuse_part(what: str) -> None:
-    raise ValueError(f"a prompt with {what}")
+    raise NoCounterpart(f"A prompt with {what}")
 
 
 def _unique(name: str, names: set[str]) -> str:

@@ -19,7 +19,7 @@ from agentv.extensions.promptfoo.config_templates import names_of, rendered
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.prompt_chats import with_chat
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
-from agentv.extensions.promptfoo.providers.provider_entries import provider_name, provider_parts
+from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart, provider_name, provider_parts
 from agentv.extensions.promptfoo.script_config import document_at, is_script_config
 from agentv.extensions.promptfoo.suite import PROBLEM, Suite, files_used, ignore
 from agentv.extensions.promptfoo.test_sources import (
@@ -232,14 +232,17 @@ def _check_test(suite: Suite, test: dict[str, Any], variables: dict[str, Any]) -
     if PROBLEM in test:
         raise ValueError(test[PROBLEM])
     if not isinstance(test.get("providerOutput", ""), str):
-        raise ValueError("'providerOutput' must be text; data is not supported")
+        raise NoCounterpart("'providerOutput' must be text; data is not supported")
     templates = [*map(text_of, variables.values()), *(prompt.text for prompt in suite.prompts)]
     for name in sorted(suite.stored - variables.keys()):
         if any(name in names_of(text) for text in templates):
-            raise ValueError(f"'{{{{{name}}}}}' is the output of another test (`storeOutputAs`). Use `turns` instead")
+            raise NoCounterpart(f"'{{{{{name}}}}}' is the output of another test (`storeOutputAs`). Use `turns`")
 
 
-def _refused(error: Exception, name: Any, values: dict[str, Any]) -> BadRow:
+def _refused(error: Exception, name: Any, values: dict[str, Any]) -> dict[str, Any] | BadRow:
+    """Return the row of a test that cannot be run; the file is valid if only a counterpart is missing."""
+    if isinstance(error, NoCounterpart):
+        return _identified({"input": values, "case_error": str(error)}, name)
     hint = "The file was read as a configuration of promptfoo"
     return BadRow(str(error), hint=hint, row=_identified({"input": values}, name))
 
@@ -257,7 +260,8 @@ def _variants(
     ]
     pairs = _targets_by_prompt(suite, test, prompts)
     everything = [suite.targets.names] * len(suite.prompts)
-    if prompts == suite.prompts and [pairs[prompt.id] for prompt in prompts] == everything:
+    can_run = not any(prompt.problem for prompt in prompts)
+    if can_run and prompts == suite.prompts and [pairs[prompt.id] for prompt in prompts] == everything:
         yield _identified(row, name)
         return
     for prompt in prompts:
@@ -265,6 +269,7 @@ def _variants(
         if not targets and suite.targets.names:
             continue
         own = {**row, "prompt": prompt.content, "metadata": {**row.get("metadata", {}), "prompt": prompt.id}}
+        own |= {"case_error": prompt.problem} if prompt.problem else {}
         if targets != suite.targets.names:
             own["execution"] = {**row["execution"], "targets": targets}
         many = len(prompts) > 1
@@ -305,7 +310,7 @@ def _targets_by_prompt(suite: Suite, test: dict[str, Any], prompts: list[PromptT
         target = suite.targets.add(test["provider"])
         if target is None:
             id, _ = provider_parts(test["provider"])
-            raise ValueError(f"The provider of the test has no counterpart here: {id}. Define a target in its place")
+            raise NoCounterpart(f"The provider of the test has no counterpart here: {id}. Define a target in its place")
         names = [target]
     if "providerOutput" in test:
         names = [suite.targets.add_answer(name, test["providerOutput"]) for name in names]
@@ -325,7 +330,7 @@ def _check_conversation(suite: Suite, test: dict[str, Any]) -> None:
         id = text_of(object_at(test, "metadata").get("conversationId"))
         if id in suite.conversations:
             what = "'_conversation' has the answers to tests before this one, and each test is a case of its own here"
-            raise ValueError(f"{what}. Write the conversation as one case with `turns`")
+            raise NoCounterpart(f"{what}. Write the conversation as one case with `turns`")
         suite.conversations.add(id)
 
 
@@ -336,19 +341,13 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     has_threshold = isinstance(threshold, int | float) and not isinstance(threshold, bool)
     if has_threshold and threshold > 1:
         raise ValueError(f"The threshold of the test is {threshold}, and no score is above 1")
-    reasons: list[str] = []
-
-    def lose_and_keep(reason: str) -> None:
-        reasons.append(reason)
-        lose(reason)
-
     grading = Grading(
         variables=variables,
         has_threshold=has_threshold,
         judge=lambda provider: suite.targets.judge(provider, options.get("provider")),
         embedder=lambda provider: suite.targets.embedder(provider, options.get("provider")),
         read_file=lambda name: suite.files.content(name),
-        lose=lose_and_keep,
+        lose=lose,
         templates=object_at(suite.data, "assertionTemplates"),
         ignores_case=True,
         options=options,
@@ -358,9 +357,6 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     )
     transform = options.get("transform") or options.get("postprocess")
     evaluators = _evaluators(test, grading, transform)
-    if test.get("assert") and not evaluators:
-        why = "; ".join(reasons)
-        raise ValueError(f"None of the assertions of the test has a counterpart here, so it cannot be scored: {why}")
     context = variables.get("context")
     row: dict[str, Any] = {
         "input": variables,

@@ -28,6 +28,7 @@ from agentv.extensions.promptfoo.agentv5.typescript_suite import document_at, is
 from agentv.extensions.promptfoo.config_templates import names_of
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
+from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
 from agentv.extensions.promptfoo.suite import Suite
 from agentv.extensions.promptfoo.test_sources import combinations, resolved, with_files
 from agentv.model.diagnostics import KeyPath, Problems
@@ -219,9 +220,10 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
     if not is_blank(test.get("criteria")):
         row["criteria"] = with_variables(test["criteria"], variables)
     if assertions:
-        row["evaluators"] = evaluators_of(assertions, grading, transform)
-        if not row["evaluators"]:
-            raise ValueError("None of the assertions of the test has a counterpart here, so its answers are not scored")
+        try:
+            row["evaluators"] = evaluators_of(assertions, grading, transform)
+        except NoCounterpart as error:
+            row |= {"evaluators": [], "case_error": str(error)}
     elif any(isinstance(turn, dict) and assertions_in(turn) for turn in listed(test.get("turns"))):
         row["evaluators"] = []
     elif not is_blank(test.get("description")):

@@ -28,7 +28,17 @@ _COMPLETIONS = ("completion", "completions", "text-generation")
 _INSTRUCTED = re.compile(r"(?:davinci|babbage)-002|.*-instruct(?:-\d+)?")
 _NO_CHAT = frozenset(
     (
-        *("agents", "assistant", "audio", "chatkit", "codex-app-server", "codex-desktop", "foundry-agent", "image"),
+        *(
+            "agents",
+            "assistant",
+            "audio",
+            "chatkit",
+            "codex-app-server",
+            "codex-desktop",
+            "codex-security",
+            "foundry-agent",
+            "image",
+        ),
         *("feature-extraction", "kb", "knowledge-base", "live", "moderation", "realtime", "sentence-similarity"),
         *("speech", "text-classification", "token-classification", "transcription", "tts", "video", "voice"),
     )
@@ -40,6 +50,8 @@ _FORMS = ("tools", "functions", "thinking", "reasoning")
 
 _OTHER_APIS = ("bedrock", "cohere", "huggingface")
 """Providers whose replies are read by another package."""
+
+_NO_EMBEDDINGS = (*_OTHER_APIS, "anthropic", "gemini")
 
 _DEFAULT_MODELS = {"embedding": "text-embedding-3-large", "embeddings": "text-embedding-3-large"}
 _DEFAULT_MODEL = "gpt-4.1-2025-04-14"
@@ -100,7 +112,11 @@ UNUSABLE = "agentv:problem"
 """The key of a provider with the reason why its settings cannot be read."""
 
 
-class UnmappedProvider(ValueError):
+class NoCounterpart(ValueError):
+    """A part of a valid test that cannot be done here: its test is refused, and not its file. The message names it."""
+
+
+class UnmappedProvider(NoCounterpart):
     """A provider without a counterpart here. The message is the reason."""
 
 
@@ -268,6 +284,8 @@ def _api_entry(id: str, config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     if kind == "openai":
         model = model or _DEFAULT_MODELS.get(mode, _DEFAULT_MODEL)
     entry = _service(kind, model, lose)
+    if mode.startswith("embedding") and entry["provider"] in _NO_EMBEDDINGS:
+        raise UnmappedProvider(f"`{entry['provider']}` returns no embeddings here")
     config = _own_config(kind, mode, model, config, lose)
     if mode in _COMPLETIONS or kind == "llama" or (kind == "openai" and not mode and _INSTRUCTED.fullmatch(model)):
         lose(f"the completion API of '{id}': the prompt is sent as a chat")

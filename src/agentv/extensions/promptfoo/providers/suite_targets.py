@@ -14,6 +14,7 @@ from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGE
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.providers.provider_entries import (
+    NoCounterpart,
     UnmappedProvider,
     is_script,
     provider_name,
@@ -189,7 +190,7 @@ class SuiteTargets:
     def embedder(self, provider: Any, default: Any) -> str | None:
         """Return the target that compares texts: the grader's, or the default of promptfoo.
 
-        Raises ValueError for a provider that is not a model for embeddings, as the grader of a test too.
+        Raises NoCounterpart for a provider that is not a model for embeddings, as the grader of a test too.
         """
         grader = default if is_blank(provider) else provider
         if is_blank(grader):
@@ -200,8 +201,10 @@ class SuiteTargets:
         if file["file"].endswith(".py") if file else "embed" not in name:
             whose = "the grader of the test" if is_blank(provider) else "its provider"
             hint = ". Set `embedding` next to `text` in `options.provider`" if is_blank(provider) else ""
-            raise ValueError(f"'similar' needs a model for embeddings, and {whose} is {text_of(grader)[:80]}{hint}")
-        return self._configured(grader, "embedding")
+            raise NoCounterpart(f"'similar' needs a model for embeddings, and {whose} is {text_of(grader)[:80]}{hint}")
+        if (target := self._configured(grader, "embedding")) is None:
+            raise NoCounterpart(f"'similar' needs a model for embeddings, and '{name}' has no counterpart here")
+        return target
 
     def _configured(self, value: Any, use: str) -> str | None:
         """Return the target of a grader. A name is the id of a provider that is evaluated, the last one, or a label."""
@@ -228,7 +231,7 @@ class SuiteTargets:
                 else:
                     self._add_default_grader()
             elif type_ in EMBEDDED:
-                with suppress(ValueError):  # reported when the test is read
+                with suppress(NoCounterpart):  # reported when the test is read
                     self.embedder(assertion.get("provider"), default)
 
     def _add_default_grader(self) -> None:
