@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
+from agentv.extensions.agentmark.attention import Attention, Item, write_items
 from agentv.extensions.agentmark.nodes import PHRASING, Node
 
 _SPANS = frozenset(("destinationLiteral", "destinationRaw", "titleQuote"))
 _LANGUAGE, _META = "codeLanguage", "codeMeta"
+_SIZES = {"emphasis": 1, "strong": 2}
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _BACKSLASH = re.compile(r"\\(?=[!-/:-@\[-`{-~])")
 _BLANKS = re.compile(r"[\x00-\x20\x7f]")
@@ -82,7 +84,6 @@ class _Writer:
         self._constructs: list[str] = []
         self._bullet = ""
         self._last_bullet = ""
-        self._has_blank_edges = (False, False)
         self._writers: dict[str, Callable[[Node, str, str], str]] = {
             "text": lambda node, before, after: self._safe(node.value, before, after),
             "paragraph": lambda node, before, after: self._within("phrasing", node, before, after),
@@ -94,8 +95,8 @@ class _Writer:
             "code": self._code,
             "inlineCode": lambda node, *_: _inline_code(node.value),
             "break": lambda *_: "\\\n",
-            "emphasis": lambda node, *_: self._attention(node, "*"),
-            "strong": lambda node, *_: self._attention(node, "**"),
+            "emphasis": lambda node, before, after: write_items(self._attention(node), before, after),
+            "strong": lambda node, before, after: write_items(self._attention(node), before, after),
             "link": self._link,
             "image": self._link,
             "flowTag": self._tag,
@@ -134,34 +135,36 @@ class _Writer:
         return "".join(parts)
 
     def _phrasing(self, parent: Node, before: str, after: str) -> str:
-        parts: list[str] = []
-        is_encoded = False
+        return write_items(self._items(parent, before, after), before, after)
+
+    def _items(self, parent: Node, before: str, after: str) -> list[Item]:
+        """Return the inline content of a node: texts, and emphasis whose marks are chosen later."""
+        items: list[Item] = []
         for position, child in enumerate(parent.children):
             following = parent.children[position + 1] if position + 1 < len(parent.children) else None
-            self._has_blank_edges = (False, False)
-            text = self._write(child, before, after if following is None else self._first_character(following))
-            if not text:
+            if child.type in _SIZES:
+                item = self._attention(child)
+                items += item
+                before = "*" if item else before
                 continue
-            starts_blank, ends_blank = self._has_blank_edges
-            if starts_blank and parts and before != "\n":
-                parts[-1] = _with_references(parts[-1], _is_word_or_blank, last=True)
-            parts.append(_with_references(text, _is_word_or_blank, first=True) if is_encoded else text)
-            is_encoded = ends_blank
-            before = text[-1]
-        self._has_blank_edges = (False, False)
-        return "".join(parts)
+            text = self._write(child, before, after if following is None else self._first_character(following))
+            if text:
+                items.append(text)
+                before = text[-1]
+        return items
+
+    def _attention(self, node: Node) -> list[Item]:
+        """Return emphasis, unless it has no content."""
+        size = _SIZES[node.type]
+        with self._in(node.type):
+            children = self._items(node, "*" * size, "*" * size)
+        return [Attention(children, size)] if children else []
 
     def _first_character(self, node: Node) -> str:
         peeks = {"emphasis": "*", "strong": "*", "inlineCode": "`", "link": "[", "image": "!"}
         if node.is_tag:
             return "<"
         return peeks.get(node.type) or self._write(node, "", "")[:1]
-
-    def _attention(self, node: Node, marks: str) -> str:
-        with self._in(node.type):
-            inside = self._phrasing(node, marks, marks)
-        self._has_blank_edges = (inside[:1].isspace(), inside[-1:].isspace())
-        return f"{marks}{_with_references(inside, str.isspace, first=True, last=True)}{marks}" if inside else ""
 
     def _heading(self, node: Node, *_: str) -> str:
         depth = node.settings["depth"]
@@ -338,17 +341,6 @@ def _escape_backslashes(text: str, after: str) -> str:
 
 def _reference(character: str) -> str:
     return f"&#x{ord(character):X};"
-
-
-def _with_references(text: str, is_unsafe: Callable[[str], bool], *, first: bool = False, last: bool = False) -> str:
-    """Return a text whose first or last character is a reference if it is unsafe next to marks of emphasis."""
-    if first and text and is_unsafe(text[0]):
-        text = _reference(text[0]) + text[1:]
-    return text[:-1] + _reference(text[-1]) if last and text and is_unsafe(text[-1]) else text
-
-
-def _is_word_or_blank(character: str) -> bool:
-    return character.isspace() or _is_word(character)
 
 
 def _has_line_break(node: Node) -> bool:

@@ -103,6 +103,9 @@ def inline_components(nodes: list[Node], components: Components, *, is_loop: boo
     expanded: list[Node] = []
     for node in nodes:
         if node.is_tag and node.settings["name"] in components:
+            if is_loop and (node.type == "textTag" or node.children):
+                what = f"<{node.settings['name']}> in a <ForEach> needs a line of its own, and no content"
+                raise MdxError(what, node.line)
             blocks = _component(node, {}, components)
             fragment = Node("flowTag", blocks, settings={"name": None, "attributes": {}}, line=node.line)
             expanded += [fragment] if is_loop else blocks
