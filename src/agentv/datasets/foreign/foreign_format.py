@@ -17,7 +17,6 @@ from agentv.datasets.case.shorthand import ItemIds
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.formats import dataset_format as formats
 from agentv.errors import (
-    DatasetError,
     DatasetNotFoundError,
     DatasetParseError,
     DatasetWarning,
@@ -291,22 +290,11 @@ def _record_file(path: str, modified: int, size: int) -> RecordFile:  # noqa: AR
     return RecordFile(path)
 
 
-def sample_of(file: RecordFile) -> list[Any]:
-    """Return the first records of a file; computed once for all formats."""
-    if (sample := file.__dict__.get("sampled")) is None:
-        try:
-            sample = file.sample()
-        except DatasetError:
-            sample = []
-        file.__dict__["sampled"] = sample
-    return sample
-
-
 def objects(file: RecordFile) -> list[dict[str, Any]]:
     """Return the first records that are objects; empty if the file is one document."""
-    sample = sample_of(file)
+    sample = file.sample
     if file.is_document:
-        return [item for item in sample[0] if isinstance(item, dict)] if sample and isinstance(sample[0], list) else []
+        sample = sample[0] if sample and isinstance(sample[0], list) else []
     return [item for item in sample if isinstance(item, dict)]
 
 
@@ -345,7 +333,7 @@ def table_records(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def document_of(file: RecordFile) -> dict[str, Any]:
     """Return the document of a JSON, YAML or TOML file; empty if it is not an object."""
-    sample = sample_of(file)
+    sample = file.sample
     return sample[0] if file.is_document and sample and isinstance(sample[0], dict) else {}
 
 

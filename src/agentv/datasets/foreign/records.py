@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -121,8 +121,9 @@ class RecordFile:
             hint = "Save the file as UTF-8"
             raise self.problem(f"The byte at position {error.start} is not valid UTF-8", hint=hint) from None
 
+    @cached_property
     def sample(self) -> list[Any]:
-        """Return the first records; of a document, the document. Empty if the file cannot be read."""
+        """The first records; of a document, the document. Empty if the file cannot be read."""
         try:
             if self.is_document:
                 return [self.document]
@@ -217,8 +218,9 @@ class RecordFile:
                 yield 1, names
                 start, width = rows.line_num + 1, len(names)
                 for cells in rows:
-                    if len(cells) > width:
-                        self._check_width(names, cells, start)
+                    if len(cells) > width and any(cells[width:]):
+                        what = f"The row has {len(cells)} cells, and the first line {width}"
+                        raise self.problem(what, start, "Quote cells that contain the delimiter")
                     if any(cells):
                         yield start, cells
                     start = rows.line_num + 1
@@ -238,11 +240,6 @@ class RecordFile:
         if len(set(columns)) < len(columns):
             twice = next(name for name in columns if columns.count(name) > 1)
             raise self.problem(f"The column '{twice}' occurs twice", hint="Name the columns, each once")
-
-    def _check_width(self, names: Sequence[str], cells: list[str], line: int) -> None:
-        if len(cells) > len(names) and any(cells[len(names) :]):
-            hint = "Quote cells that contain the delimiter"
-            raise self.problem(f"The row has {len(cells)} cells, and the first line {len(names)}", line, hint)
 
     def check_start(self, data: bytes) -> None:
         """Raise DatasetError for a file that is not text."""

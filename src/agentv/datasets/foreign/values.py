@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
@@ -18,6 +19,10 @@ _ROLES = {
     **dict.fromkeys(("tool", "function", "observation"), "tool"),
 }
 
+_ARGUMENTS = (
+    *("arguments", "args", "input", "input_parameters", "inputParameters", "parameters", "params", "kwargs"),
+    "tool_input",
+)
 _NUMPY_NAMES = {"array": "", "nan": "None"}
 """Names in the text of arrays, and what to read instead."""
 
@@ -71,10 +76,8 @@ def texts_of(value: Any) -> list[str]:
 def parsed(value: Any) -> Any:
     """Return the value of a text that is a JSON object or list; any other value unchanged."""
     if isinstance(value, str) and value.strip()[:1] in ("{", "["):
-        try:
+        with suppress(ValueError, RecursionError):
             return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
     return value
 
 
@@ -82,10 +85,9 @@ def cell_value(value: Any) -> Any:
     """Return the value in a cell of a table: JSON, a Python list or object as pandas writes them, or the text."""
     text = value.strip() if isinstance(value, str) else ""
     if text[:1] == '"' == text[-1:]:
-        try:
+        with suppress(ValueError):
             return json.loads(text)
-        except ValueError:
-            return value
+        return value
     data = parsed(value)
     return _python_value(text, value) if data is value and text[:1] in ("{", "[") else data
 
@@ -161,18 +163,7 @@ def call_of(data: Any) -> dict[str, Any]:
     name = first_of(inner, "name", "tool", "tool_name", "toolName")
     if not isinstance(name, str):
         raise ValueError("A tool call has no name")
-    keys = (
-        "arguments",
-        "args",
-        "input",
-        "input_parameters",
-        "inputParameters",
-        "parameters",
-        "params",
-        "kwargs",
-        "tool_input",
-    )
-    arguments = parsed(next((inner[key] for key in keys if inner.get(key) is not None), {}))
+    arguments = parsed(next((inner[key] for key in _ARGUMENTS if inner.get(key) is not None), {}))
     return {"tool": name, "input": arguments}
 
 
