@@ -128,9 +128,9 @@ def test_the_versions_of_the_build_system_are_fixed_too():
     [
         "docs/how-to/github-actions.md",
         "docs/how-to/pull-request-comments.md",
-        "src/agentv/cli/commands/project_files.py",
-        "src/agentv/starter/base_workflow.yaml",
-        "src/agentv/starter/workflow.yaml",
+        "src/agentv/extensions/init/command.py",
+        "src/agentv/extensions/init/starter/base_workflow.yaml",
+        "src/agentv/extensions/init/starter/workflow.yaml",
     ],
 )
 def test_examples_name_actions_by_commit(page):

@@ -18,6 +18,7 @@ EXTENSIONS = {
     "convert": "commands",
     "generate": "commands",
     "github": "commands",
+    "init": "commands",
     "interop": "commands evaluators foreign_formats foreign_folders result_formats session_formats services",
     "javascript": "evaluators services targets",
     "judge": "commands services",

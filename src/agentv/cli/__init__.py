@@ -34,7 +34,6 @@ COMMANDS = Registry(
         "schema": f"{_CLI}.project_options:schema_command | Print the JSON Schema of a file format.",
         "targets": f"{_CLI}.project_options:targets_command | "
         "List the targets of a project, or check them with a call.",
-        "init": f"{_CLI}.project_options:init_command | Create a starter project.",
         "completion": f"{_CLI}.project_options:completion_command | Print the completion script for a shell.",
     },
 )

@@ -1,4 +1,4 @@
-"""The arguments of the commands for project files: datasets, targets, schemas and the starter project."""
+"""The arguments of the commands for project files: datasets, targets and schemas."""
 
 import click
 
@@ -7,9 +7,6 @@ from agentv.cli.options import Arguments, argument, declare, flag, option, with_
 from agentv.engine.run_options import EvalOptions
 
 FORMATS = ("dataset", "line", "sidecar", "targets", "config", "result", "run")
-
-KINDS = ("demo", "function", "command", "http", "model", "local", "agent")
-"""What `agentv init` can write a project for."""
 
 
 class CasesArguments(SelectionOptions, ReadingOptions):
@@ -113,29 +110,6 @@ class CheckArguments(TargetsOptions):
     names: tuple[str, ...] = argument(nargs=-1, metavar="[NAME]...", type=str)
 
 
-class InitArguments(Arguments):
-    """Writes a project that runs without an API key: two small datasets, a targets file for what you evaluate, a
-    configuration, a README with the next steps, and the schemas for completion and validation in editors. On a
-    terminal, asks what you evaluate, and before it replaces an existing file.
-
-    \b
-    demo      fixed answers            model    a model API
-    function  a Python function        local    a model on this machine
-    command   a program                agent    a coding agent
-    http      an HTTP service
-    """
-
-    action = "agentv.cli.commands.project_files:init"
-    examples = ("agentv init", "agentv init my-project --for function", "agentv init --for model --ci")
-
-    folder: str = argument(type=click.Path(file_okay=False), default=".")
-    kind: str | None = option(
-        "--for", "What you evaluate (default: asked on a terminal, else demo).", click.Choice(KINDS)
-    )
-    ci: bool = flag("--ci", "Also write GitHub workflows that run the evaluations and comment on pull requests.")
-    force: bool = flag("--force", "Replace existing files without asking.")
-
-
 class CompletionArguments(Arguments):
     """\b
     eval "$(agentv completion bash)"        in ~/.bashrc
@@ -153,5 +127,4 @@ cases_command = declare("cases", CasesArguments)
 validate_command = declare("validate", ValidateArguments)
 schema_command = declare("schema", SchemaArguments)
 targets_command = declare("targets", TargetsArguments, declare("check", CheckArguments))
-init_command = declare("init", InitArguments)
 completion_command = declare("completion", CompletionArguments)

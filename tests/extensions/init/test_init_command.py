@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from agentv.cli import cli
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "how-to"
 
 
 def run(*arguments, **options):
