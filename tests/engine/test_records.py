@@ -9,8 +9,12 @@ from run_project import PASSING, jobs_of
 
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.loader import load_cases
-from agentv.model.case import EvalCase
+from agentv.engine.cases.pending_jobs import CaseLines
+from agentv.model.case import EvalCase, texts_of
+from agentv.model.evaluator import Execution
 from agentv.model.message import Message
+from agentv.model.origin import Origin, Place
+from agentv.model.values import FrozenDict
 from agentv_testing import Answer
 
 FIELDS = {
@@ -155,6 +159,29 @@ def test_cases_are_written_shortly_before_their_jobs(project):
     project.dataset(*(["q"] * 70))
     assert project.eval("--out", "out", "--quiet").code == 0
     assert [record["candidate_answer"] for record in project.records()] == ["64"] * 64 + ["70"] * 6
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"expected_outcome": "Names it", "conversation_id": "c", "tags": ("a",), "metadata": FrozenDict({"n": 1})},
+        {"place": Place(Origin(path="a.jsonl"), 0), "execution": Execution(target="fast", trials=3)},
+        {"expected_output": ()},
+    ],
+)
+def test_a_case_of_plain_texts_is_stored_like_any_other(fields):
+    place = Place(Origin(path="b.jsonl", dataset="b"), 3)
+    case = EvalCase("1", **{"input": 'a "quoted" é', "expected_output": "", "place": place, **fields})
+    lines = CaseLines(None)
+    assert lines.line(case, ("a", "b"), texts_of(case)) == lines.line(case, ("a", "b"), None)
+
+
+@pytest.mark.parametrize(
+    "case", [EvalCase("1"), EvalCase("1", input="a", expected_output=(Message("assistant", "b"),))]
+)
+def test_only_cases_of_plain_texts_have_texts(case):
+    assert texts_of(case) is None
 
 
 def test_files_are_stored_with_the_cases_that_name_them(project):

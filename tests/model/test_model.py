@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agentv import EvalCase, EvaluatorSpec, Execution, FilePart, ImagePart, Message, TextPart, ToolCall
-from agentv.model.case import CaseDetails, PromptInput, case_to_data, text_case_json
+from agentv.model.case import CaseDetails, PromptInput, case_to_data
 from agentv.model.origin import Origin, Place
 from agentv.model.response import Response
 from agentv.model.values import MAX_DEPTH, FrozenDict, FrozenList, NestingError, digest, freeze, to_json
@@ -458,31 +458,6 @@ class TestValues:
 
     def test_output_is_compact_utf_8(self):
         assert to_json({"é": "日本\u2028", "a": [1, 2]}) == '{"é":"日本\u2028","a":[1,2]}'.encode()
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"expected_outcome": "Names it", "conversation_id": "c", "tags": ("a",), "metadata": FrozenDict({"n": 1})},
-        {"place": Place(Origin(path="a.jsonl", dataset="a"), 3), "execution": Execution(target="fast", trials=3)},
-        {"expected_output": ()},
-    ],
-)
-def test_a_case_of_plain_texts_is_encoded_like_any_other(fields):
-    case = EvalCase("1", **{"input": 'a "quoted" é', "expected_output": "", **fields})
-    data = case_to_data(case)
-    del data["evaluators"]
-    place = {"dataset_path": case.path, "line": case.line} if case.path else {}
-    data |= {**place, "input_fingerprint": "a", "fingerprint": "b"}
-    assert text_case_json(case, ("a", "b")) == to_json(data)
-
-
-@pytest.mark.parametrize(
-    "case", [EvalCase("1"), EvalCase("1", input="a", expected_output=(Message("assistant", "b"),))]
-)
-def test_only_cases_of_plain_texts_have_the_short_encoding(case):
-    assert text_case_json(case) is None
 
 
 def test_a_case_is_small():

@@ -17,7 +17,7 @@ from agentv.engine.gates.case_gates import CaseGates, case_gates
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_project import Project
 from agentv.errors import DatasetWarning, InvalidCaseError, InvalidDatasetError, RefusedCaseWarning, UsageError
-from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, refused_case, stored_input
+from agentv.model.case import NO_DETAILS, USER_TARGET, EvalCase, Texts, refused_case, stored_input, text_fingerprints
 from agentv.model.diagnostics import Problem
 from agentv.model.evaluator import EvaluatorSpec, Execution, turn_evaluator_name
 from agentv.model.job import AnswerSource, Job
@@ -79,8 +79,8 @@ class JobSource(Protocol):
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]: ...
 
-    def fingerprints(self, case: EvalCase) -> Fingerprints:
-        return case.fingerprints
+    def fingerprints(self, case: EvalCase, texts: Texts | None = None) -> Fingerprints:
+        return case.fingerprints if texts is None else text_fingerprints(texts)
 
 
 class LiveJobs(JobSource):

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data, execution_to_json
+from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec, Execution, execution_to_data
 from agentv.model.message import FilePart, ImagePart, Message, message_to_data
 from agentv.model.origin import NOWHERE, Place
 from agentv.model.values import EMPTY_HASH, ComparedByContent, FrozenDict, digest, to_json
@@ -198,9 +198,8 @@ class EvalCase(_CaseFields, frozen=True, gc=False, eq=False):
     @property
     def fingerprints(self) -> tuple[str, str]:
         """`input_fingerprint` and `fingerprint`, computed together."""
-        case_input, expected = stored_input(self), _stored_expected_output(self)
-        if self.details is NO_DETAILS and type(case_input) is str and (type(expected) is str or not expected):
-            return _text_fingerprints(case_input, expected, self.expected_outcome)
+        if (texts := texts_of(self)) is not None:
+            return text_fingerprints(texts)
         input_data = _input_data(self)
         reference: dict[str, Any] = {
             "expected_output": _hashable(self.expected_output),
@@ -301,40 +300,16 @@ def _plain_to_data(case: EvalCase) -> dict[str, Any]:
     return data
 
 
-class _TextCase(msgspec.Struct, gc=False, omit_defaults=True):
-    """A case of plain texts as data: faster to encode than a dictionary."""
-
-    id: str
-    dataset: str = ""
-    conversation_id: str | None = None
-    expected_outcome: str = ""
-    input: tuple[dict[str, str], ...] = ()
-    expected_output: tuple[dict[str, str], ...] = ()
-    execution: msgspec.Raw = msgspec.Raw()
-    metadata: FrozenDict | None = None
-    tags: tuple[str, ...] = ()
-    dataset_path: str = ""
-    line: int = 0
-    input_fingerprint: str = ""
-    fingerprint: str = ""
+Texts = tuple[bytes, bytes, bytes]
+"""Input, expected output and expected outcome of a case as JSON texts; empty without an expected output."""
 
 
-def text_case_json(case: EvalCase, fingerprints: tuple[str, str] = ("", "")) -> bytes | None:
-    """Return a case whose input is text, and its reference text or none, as JSON; None for any other case.
-
-    The JSON has the place of the case, and no evaluators.
-    """
+def texts_of(case: EvalCase) -> Texts | None:
+    """Return the texts of a case whose input is text, and its reference text or none; None for any other case."""
     case_input, expected = stored_input(case), _stored_expected_output(case)
     if case.details is not NO_DETAILS or type(case_input) is not str or (expected and type(expected) is not str):
         return None
-    reference = ({"role": "assistant", "content": expected},) if type(expected) is str else ()
-    place = case.place
-    text_case = _TextCase(
-        case.id, place.origin.dataset, case.conversation_id, case.expected_outcome,
-        ({"role": "user", "content": case_input},), reference, execution_to_json(case.execution),
-        case.metadata or None, case.tags, place.origin.path, place.line + case.offset, *fingerprints,
-    )  # fmt: skip
-    return to_json(text_case)
+    return to_json(case_input), to_json(expected) if type(expected) is str else b"", to_json(case.expected_outcome)
 
 
 def _stored_to_data(messages: str | tuple[Message, ...], role: str) -> list[dict[str, Any]]:
@@ -367,14 +342,23 @@ def _turn_to_data(turn: Turn) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value or key == "input"}
 
 
-def _text_fingerprints(text: str, expected: str | tuple[()], outcome: str) -> tuple[str, str]:
+def text_fingerprints(texts: Texts) -> tuple[str, str]:
     """Return the fingerprints of a case of plain texts, the most common kind, from JSON built by hand for speed."""
-    input_json = b'"input":[{"content":%b,"role":"user"}]' % to_json(text)
-    output = b'{"content":%b,"role":"assistant"}' % to_json(expected) if type(expected) is str else b""
-    whole = b'{"context":[],"expected_outcome":%b,"expected_output":[%b],%b,"rubrics":[]}'
-    (of_input := EMPTY_HASH.copy()).update(b"{%b}" % input_json)
-    (of_case := EMPTY_HASH.copy()).update(whole % (to_json(outcome), output, input_json))
+    case_input, expected, outcome = texts
+    messages = (b'{"content":', expected, b',"role":"assistant"}') if expected else ()
+    (of_input := _INPUT_HASH.copy()).update(case_input + b',"role":"user"}]}')
+    (of_case := _CASE_HASH.copy()).update(
+        b"".join((
+            outcome, b',"expected_output":[', *messages,
+            b'],"input":[{"content":', case_input, b',"role":"user"}],"rubrics":[]}',
+        ))
+    )  # fmt: skip
     return of_input.hexdigest(), of_case.hexdigest()
+
+
+# The hashes of how the JSON of each such case begins.
+(_INPUT_HASH := EMPTY_HASH.copy()).update(b'{"input":[{"content":')
+(_CASE_HASH := EMPTY_HASH.copy()).update(b'{"context":[],"expected_outcome":')
 
 
 def _input_data(case: EvalCase) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.result import EvaluatorResult, Share, TokenUsage, Verdict
-from agentv.model.values import ComparedByContent, FrozenDict, digest, to_json
+from agentv.model.values import ComparedByContent, FrozenDict, digest
 
 if TYPE_CHECKING:
     from agentv.model.job import Judgement
@@ -297,27 +297,15 @@ class Execution(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 def execution_to_data(execution: Execution) -> dict[str, Any]:
     """Return the settings as `agentv cases` prints them, always with the effective target."""
-    return dict(_data_and_json(execution)[0])
-
-
-def execution_to_json(execution: Execution) -> msgspec.Raw:
-    """Return the same as JSON."""
-    forms: tuple[dict[str, Any], msgspec.Raw] = _last[1] if _last[0] is execution else _data_and_json(execution)
-    return forms[1]
-
-
-def _data_and_json(execution: Execution) -> tuple[dict[str, Any], msgspec.Raw]:
-    forms: tuple[dict[str, Any], msgspec.Raw] = _last[1]
     if _last[0] is not execution:  # most cases of a dataset share one object
         data: dict[str, Any] = msgspec.to_builtins(execution)
         if not execution.targets:
             data = {"target": execution.target or DEFAULT_TARGET, **data}
-        forms = (data, msgspec.Raw(to_json(data)))
-        _last[:] = (execution, forms)
-    return forms
+        _last[:] = (execution, data)
+    return dict(_last[1])
 
 
-_last: list[Any] = [None, ({}, msgspec.Raw())]
+_last: list[Any] = [None, {}]
 
 
 def turn_evaluator_name(number: int, spec: EvaluatorSpec) -> str:

@@ -26,7 +26,7 @@ from agentv.engine.run_project import Project
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
 from agentv.engine.scoring.grades import regraded
 from agentv.errors import UsageError
-from agentv.model.case import EvalCase
+from agentv.model.case import EvalCase, Texts
 from agentv.model.evaluator import Verdicts
 from agentv.model.job import AnswerSource, Decision, GivenAnswer, Job
 from agentv.model.manifest import TargetEntry
@@ -54,10 +54,12 @@ class StoredJobs(JobSource):
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
         return [Job(case, *key[2:], fingerprint) for key in self.stored.jobs_of(case)]
 
-    def fingerprints(self, case: EvalCase) -> Fingerprints:
+    def fingerprints(self, case: EvalCase, texts: Texts | None = None) -> Fingerprints:
         """Return the stored fingerprints of cases from the run folder: files they cover may no longer exist."""
         stored_case = self.stored.stored_case(case) if self._from_folder else None
-        return case.fingerprints if stored_case is None else (stored_case.input_fingerprint, stored_case.fingerprint)
+        if stored_case is None:
+            return super().fingerprints(case, texts)
+        return stored_case.input_fingerprint, stored_case.fingerprint
 
 
 class RescoredAnswers(AnswerSource):

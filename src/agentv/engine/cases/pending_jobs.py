@@ -8,8 +8,8 @@ from itertools import chain
 from agentv.engine.cases.case_stream import CaseStream
 from agentv.engine.run_plan import Fingerprints, RunPlan, evaluators_of, named_evaluators
 from agentv.engine.scoring.fingerprints import EvaluatorFiles
-from agentv.model.case import EvalCase, text_case_json
-from agentv.model.evaluator import EvaluatorSpec
+from agentv.model.case import EvalCase, Texts, texts_of
+from agentv.model.evaluator import EvaluatorSpec, execution_to_data
 from agentv.model.job import Job
 from agentv.model.values import to_json
 from agentv.runs.job_index import DoneJobs
@@ -18,6 +18,10 @@ from agentv.runs.store import RunStore
 from agentv.support.hash_table import HashTable
 
 _LARGE_BYTES = 16 * 1024
+
+SharedJson = tuple[bytes, bytes, bytes]
+FingerprintedCase = tuple[EvalCase, Fingerprints, Texts | None]
+"""A case, its fingerprints, and its texts if it has nothing else."""
 
 
 class PendingJobs:
@@ -46,14 +50,15 @@ class PendingJobs:
         """Store cases and return their jobs. Each step is done for all cases, while its code is in the CPU's cache."""
         plan, has_done, compares_files = self._plan, len(self._done) > 0, self.cases.compares_files
         early_stop, stored = plan.live_early_stop, self._stored if len(self._stored) else None
-        fingerprinted = list(zip(cases, map(plan.source.fingerprints, cases), strict=True))
-        planned_jobs = [plan.source.jobs(case, fingerprints[1]) for case, fingerprints in fingerprinted]
+        texts = list(map(texts_of, cases))
+        fingerprinted = list(zip(cases, map(plan.source.fingerprints, cases, texts), texts, strict=True))
+        planned_jobs = [plan.source.jobs(case, fingerprints[1]) for case, fingerprints, _ in fingerprinted]
         if stored is None and early_stop is None and not has_done and not compares_files and all(planned_jobs):
             self._store_cases(fingerprinted)  # the common case: everything is new
             return list(chain.from_iterable(planned_jobs))
         jobs: list[Job] = []
-        new_cases: list[tuple[EvalCase, Fingerprints]] = []
-        for (case, fingerprints), case_jobs in zip(fingerprinted, planned_jobs, strict=True):
+        new_cases: list[FingerprintedCase] = []
+        for (case, fingerprints, case_texts), case_jobs in zip(fingerprinted, planned_jobs, strict=True):
             if compares_files:
                 self.cases.read(case, fingerprints)
             planned = len(case_jobs)
@@ -66,14 +71,14 @@ class PendingJobs:
                 continue
             jobs += case_jobs
             if stored is None or hash((case.path, case.id)) not in stored:
-                new_cases.append((case, fingerprints))
+                new_cases.append((case, fingerprints, case_texts))
         self._store_cases(new_cases)
         return jobs
 
-    def _store_cases(self, cases: list[tuple[EvalCase, Fingerprints]]) -> None:
+    def _store_cases(self, cases: list[FingerprintedCase]) -> None:
         lines: list[bytes] = []
-        for case, fingerprints in cases:
-            lines.append(self._lines.line(case, fingerprints))
+        for case, fingerprints, texts in cases:
+            lines.append(self._lines.line(case, fingerprints, texts))
             if len(lines[-1]) > _LARGE_BYTES:  # it contains files
                 self._store.append_cases(lines)
                 lines.clear()
@@ -96,21 +101,53 @@ class CaseLines:
         self._given = evaluators
         self._files = EvaluatorFiles(own=evaluators is not None)
         self._last: tuple[object, str, bytes] = (None, "", b"")
+        self._last_shared: tuple[object, object, SharedJson] = (None, None, (b"", b"", b""))
 
-    def line(self, case: EvalCase, fingerprints: Fingerprints) -> bytes:
+    def line(self, case: EvalCase, fingerprints: Fingerprints, texts: Texts | None) -> bytes:
         """Return the line of a case with its newline."""
-        case_json = text_case_json(case, fingerprints)
-        if case_json is None:
-            from agentv.datasets.case.prompts import resolved_data  # late: minijinja is slow to import
+        evaluators = self._evaluators_json(case)
+        if texts is not None:
+            return self._text_line(case, fingerprints, texts, evaluators)
+        from agentv.datasets.case.prompts import resolved_data  # late: minijinja is slow to import
 
-            data = resolved_data(case)
-            del data["evaluators"]
-            data["dataset_path"] = case.path
-            if case.line:
-                data["line"] = case.line
-            data["input_fingerprint"], data["fingerprint"] = fingerprints
-            case_json = to_json(data)
-        return b"%b,%b\n" % (case_json[:-1], self._evaluators_json(case))
+        data = resolved_data(case)
+        del data["evaluators"]
+        data["dataset_path"] = case.path
+        if case.line:
+            data["line"] = case.line
+        data["input_fingerprint"], data["fingerprint"] = fingerprints
+        return b"%b,%b\n" % (to_json(data)[:-1], evaluators)
+
+    def _text_line(self, case: EvalCase, fingerprints: Fingerprints, texts: Texts, evaluators: bytes) -> bytes:
+        """Return the same for a case of plain texts, the most common kind, built by hand for speed."""
+        case_input, expected, outcome = texts
+        dataset, execution, path = self._shared_json(case)
+        talk, line = case.conversation_id, case.place.line + case.offset
+        return b"".join((
+            b'{"id":', to_json(case.id), dataset,
+            b"" if talk is None else b',"conversation_id":' + to_json(talk),
+            b',"expected_outcome":' + outcome if case.expected_outcome else b"",
+            b',"input":[{"role":"user","content":', case_input,
+            b'}],"expected_output":[{"role":"assistant","content":' + expected if expected else b"", execution,
+            b',"metadata":' + to_json(case.metadata) if case.metadata else b"",
+            b',"tags":' + to_json(case.tags) if case.tags else b"", path,
+            b',"line":%d,"input_fingerprint":"' % line if line else b',"input_fingerprint":"', fingerprints[0].encode(),
+            b'","fingerprint":"', fingerprints[1].encode(), b'",', evaluators, b"\n",
+        ))  # fmt: skip
+
+    def _shared_json(self, case: EvalCase) -> SharedJson:
+        """Return what the lines of consecutive cases have in common: the dataset, the settings, and the path."""
+        origin, execution = case.place.origin, case.execution
+        last_origin, last_execution, shared = self._last_shared
+        if last_origin is origin and last_execution is execution:
+            return shared
+        shared = (
+            b',"dataset":%b' % to_json(origin.dataset) if origin.dataset else b"",
+            b'}],"execution":%b' % to_json(execution_to_data(execution)),
+            b',"dataset_path":%b' % to_json(origin.path) if origin.path else b"",
+        )
+        self._last_shared = (origin, execution, shared)
+        return shared
 
     def _evaluators_json(self, case: EvalCase) -> bytes:
         """Return the evaluator part of a case line; computed once for consecutive cases that share evaluators."""

@@ -15,7 +15,7 @@ from agentv.engine.run_in_progress import Observer
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import Fingerprints, JobSource
 from agentv.errors import AgentvError
-from agentv.model.case import EvalCase
+from agentv.model.case import EvalCase, Texts
 from agentv.model.job import Job
 from agentv.support.user_code import describe
 
@@ -42,8 +42,8 @@ class NumberedTrial(JobSource):
     def counts(self, case: EvalCase) -> dict[str, int]:
         return self._inner.counts(case)
 
-    def fingerprints(self, case: EvalCase) -> Fingerprints:
-        return self._inner.fingerprints(case)
+    def fingerprints(self, case: EvalCase, texts: Texts | None = None) -> Fingerprints:
+        return self._inner.fingerprints(case, texts)
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
         return [msgspec.structs.replace(job, trial=self._trial) for job in self._inner.jobs(case, fingerprint)]
