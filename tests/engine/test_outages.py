@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from agentv.engine.calls.retry import RetryPolicy, RetryWrapper
-from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper
+from agentv.engine.calls.wrappers import LimitWrapper
 from agentv.executors.executor import ExecutorOptions, LocalLimits
 from agentv.executors.local import LocalExecutor
 from agentv.model.case import EvalCase
@@ -17,7 +17,7 @@ from agentv.model.response import SampleRequest, TargetFailure, answer
 from virtual_time import run
 
 LATENCY_S = 0.2
-POLICY = RetryPolicy(status_codes=(429, 500, 502, 503, 504))
+POLICY = RetryPolicy(status_codes=(429, 500, 502, 503, 504), timeout_s=60.0)
 
 
 def failure_of(kind, timeout_s=5.0):
@@ -86,8 +86,7 @@ class Work:
         limit = limits.limit(self.endpoint.endpoint, *self.workers)
         limited = LimitWrapper(self.endpoint, limit, self.max_outage_s)
         limited.is_repeatable = self.is_repeatable
-        live = TimeoutWrapper(limited, 60.0, None)
-        self.responder = RetryWrapper(live, POLICY, limit, limits.slots)
+        self.responder = RetryWrapper(limited, POLICY, limit, limits.slots)
         self.capacity = self.workers[1]
         self.missing = ()
         return self

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from agentv.engine.job.run_job import JobContext, run_job
+from agentv.engine.job.job_context import JobContext
+from agentv.engine.job.run_job import run_job
 from agentv.engine.job.spec import MAX_OUTAGE_S, RunSpec
 from agentv.engine.run_defaults import first_given
 from agentv.engine.run_plan import RunPlan

@@ -17,7 +17,7 @@ from agentv.model.response import TargetFailure
 from agentv.model.result import EvaluatorResult, ExecutionMetrics
 
 if TYPE_CHECKING:
-    from agentv.engine.job.run_job import JobContext
+    from agentv.engine.job.job_context import JobContext
 
 TurnCheck = Callable[[Job, "JobContext", Sequence[Reply]], Awaitable[tuple[bool, dict[str, EvaluatorResult]]]]
 
@@ -25,11 +25,10 @@ TurnCheck = Callable[[Job, "JobContext", Sequence[Reply]], Awaitable[tuple[bool,
 async def live_answer(
     job: Job, request: CaseRequest, target: OpenTarget, context: JobContext, score_turn: TurnCheck
 ) -> Answer:
-    """Call the target of a job. Changes in its workspace are collected before evaluators run.
+    """Call the target of a job whose case is no plain one. Changes in its workspace are collected.
 
     `score_turn` returns whether a conversation stops after a turn, and the results of the turn.
     """
-    request.opens_job = True
     if job.case.details is not NO_DETAILS and job.case.is_conversation:
         from agentv.engine.job.conversation import Conversation, ConversationHooks  # late: few cases are conversations
 
@@ -43,9 +42,7 @@ async def live_answer(
             response = await target.responder.respond(request)
             answer = answer_to(request, response, request.attempt)
         except TargetFailure as failure:
-            answer = Answer(
-                request=request, response=None, failure=failure, attempts=request.attempt, metrics=_metrics_of(failure)
-            )
+            answer = failed_answer(request, failure)
     if request.job_workspace is not None:
         try:
             await request.job_workspace.look()
@@ -53,6 +50,12 @@ async def live_answer(
             if answer.failure is None:
                 return Answer(request=request, response=None, failure=failure, attempts=answer.attempts)
     return answer
+
+
+def failed_answer(request: CaseRequest, failure: TargetFailure) -> Answer:
+    """Return the answer of a call that failed."""
+    metrics, attempts = _metrics_of(failure), request.attempt
+    return Answer(request=request, response=None, failure=failure, attempts=attempts, metrics=metrics)
 
 
 def _metrics_of(failure: TargetFailure) -> ExecutionMetrics | None:

@@ -13,7 +13,7 @@ from agentv.engine.calls.batches import MAX_BATCH, BatchWrapper, is_batching
 from agentv.engine.calls.payments import Payments
 from agentv.engine.calls.prices import BatchPrice, PriceWrapper, price_of
 from agentv.engine.calls.retry import FallbackWrapper, RetryWrapper, policy_of
-from agentv.engine.calls.wrappers import LimitWrapper, TimeoutWrapper, WorkspaceWrapper
+from agentv.engine.calls.wrappers import LimitWrapper, WorkspaceWrapper
 from agentv.engine.job.spec import RunSpec
 from agentv.engine.run_defaults import first_given
 from agentv.errors import UsageError
@@ -175,7 +175,6 @@ class OpenTargets:
             return model if payments is None or is_batched else payments.wrapped(model, settings)
 
         wrapped = self._with_tools(settings, priced(responder), priced)
-        wrapped = WorkspaceWrapper(wrapped)
         has_tools = isinstance(settings, ModelApi) and bool(settings.tools)
         limited = LimitWrapper(wrapped, limiter, self._max_outage_s(settings), settings.name, timed=settings.is_live)
         limited.is_repeatable = settings.is_api and not has_tools
@@ -242,8 +241,8 @@ class OpenTargets:
             policy = msgspec.structs.replace(policy, initial_delay_s=0.0, max_delay_s=0.0)
         usual_s = API_TIMEOUT_S if settings.is_api else PROCESS_TIMEOUT_S
         own_s = first_given(settings.timeout_seconds, defaults.timeout_seconds) or usual_s
-        timed = TimeoutWrapper(responder, own_s, spec.timeout_s)
-        return RetryWrapper(timed, policy, limiter, self._limits.slots, settings.name)
+        policy = msgspec.structs.replace(policy, timeout_s=own_s, command_timeout_s=spec.timeout_s)
+        return RetryWrapper(responder, policy, limiter, self._limits.slots, settings.name)
 
 
 class Unopened:

@@ -19,13 +19,18 @@ _RETRYABLE = frozenset({"timeout", "rate_limit", "server", "network"})
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """The retry settings of a target."""
+    """The retry settings of a target.
+
+    The timeout of an attempt is `command_timeout_s`, else that of the case, else `timeout_s`.
+    """
 
     max_retries: int = MAX_RETRIES
     initial_delay_s: float = 1.0
     max_delay_s: float = 60.0
     backoff_factor: float = 2.0
     status_codes: tuple[int, ...] = ()
+    timeout_s: float = 300.0
+    command_timeout_s: float | None = None
 
     def delay_s(self, failure: TargetFailure, retries: int) -> float:
         """Return the seconds to wait before the next attempt.
@@ -60,7 +65,8 @@ class RetryWrapper(ResponderWrapper):
     """Repeats failed attempts. `request.attempt` is the number of the current one, without those lost to an outage.
 
     The rules of the endpoint decide when the next attempt starts, and whether there is one. A job that waits for it
-    lends its slot. `name` is the target's.
+    lends its slot. `name` is the target's. The target enforces the timeout of a request, because only the target can
+    end what it started.
     """
 
     def __init__(
@@ -74,8 +80,10 @@ class RetryWrapper(ResponderWrapper):
 
     async def respond(self, request: Request, final: frozenset[int] = frozenset()) -> Response:
         """Answer, or raise the last failure. Failures with a status in `final` are not retried."""
+        policy = self.policy
         request.attempt = 1
         request.ticket = None
+        request.timeout_s = policy.command_timeout_s or request.case.execution.timeout_seconds or policy.timeout_s
         failed: TargetFailure | None = None
         while True:
             try:
@@ -87,7 +95,7 @@ class RetryWrapper(ResponderWrapper):
                 return response if failed is None else failed.added_to(response)
             except TargetFailure as failure:
                 failed = failure.add_use(failed)
-                is_final = failure.status in final or not self.policy.is_retryable(failure)
+                is_final = failure.status in final or not policy.is_retryable(failure)
                 if is_final or isinstance(failure, OutageFailure) or not await self._wait(request, failure):
                     raise
 

@@ -1,4 +1,4 @@
-"""Wrappers applied to every live target: the endpoint's limit, the timeout of an attempt, the job's workspace."""
+"""Wrappers applied to every live target: the endpoint's limit, and the job's workspace."""
 
 from __future__ import annotations
 
@@ -23,8 +23,24 @@ class OutageFailure(TargetFailure):
     """A call that was not made, or not repeated, because its endpoint has been down for too long."""
 
 
-class LimitWrapper(ResponderWrapper):
-    """Waits for a place at the endpoint, measures the duration of the call, and reports how it ended.
+class WorkspaceWrapper(ResponderWrapper):
+    """Prepares the workspace of a job for each attempt, after the call got its place at the endpoint."""
+
+    def respond(self, request: Request) -> Awaitable[Response]:
+        prepare = request.prepare
+        return self._inner.respond(request) if prepare is None else self._prepared(request, prepare)
+
+    async def _prepared(self, request: Request, prepare: Prepare) -> Response:
+        await prepare(request.attempt, request.timeout_s)
+        started = time.perf_counter_ns()  # preparing the folder does not count as the target's time
+        response = await self._inner.respond(request)
+        if response.duration_ms is not None:
+            return response
+        return msgspec.structs.replace(response, duration_ms=_milliseconds_since(started))
+
+
+class LimitWrapper(WorkspaceWrapper):
+    """Waits for a place at the endpoint, prepares the workspace, measures the call, and reports how it ended.
 
     If the endpoint is down, calls wait for `patience_s` before they fail. `name` is the target's. The time of a call
     that is not `timed` is not measured: reading a recorded answer is not answering. An answered request may be sent
@@ -52,10 +68,10 @@ class LimitWrapper(ResponderWrapper):
         if request.hold is not None and request.opens_job and request.hold.is_closed:
             await self._enter_later(request.hold, ticket)
         report: Failure | None = None
-        is_answered = False
+        is_answered, prepare = False, request.prepare
         try:
             started = time.perf_counter_ns()
-            response = await self._inner.respond(request)
+            response = await (self._inner.respond(request) if prepare is None else self._prepared(request, prepare))
             is_answered = True
         except TargetFailure as failure:
             if failure.duration_ms is None:
@@ -84,7 +100,7 @@ class LimitWrapper(ResponderWrapper):
     async def _repeat(self, request: Request, ticket: Ticket) -> Failure | None:
         """Send an answered request again; its cost is that of the request that waits."""
         try:
-            response = await self._inner.respond(request)
+            response = await super().respond(request)
         except TargetFailure as failure:
             self._reclassify(failure)
             ticket.extra = failure.add_use(ticket.extra)
@@ -134,38 +150,6 @@ def _report(failure: TargetFailure) -> Failure | None:
         return None
     is_refused = failure.error_class == "rate_limit"
     return Failure(failure.retry_after_s, is_refused, failure.is_unreachable, failure.status in _UNAVAILABLE)
-
-
-class TimeoutWrapper(ResponderWrapper):
-    """Sets the timeout of a request: the command's, else the case's, else the target's.
-
-    The target enforces it, because only the target can end what it started.
-    """
-
-    def __init__(self, inner: Responder, own_s: float, command_s: float | None) -> None:
-        super().__init__(inner)
-        self.own_s = own_s
-        self._command_s = command_s
-
-    def respond(self, request: Request) -> Awaitable[Response]:
-        request.timeout_s = self._command_s or request.case.execution.timeout_seconds or self.own_s
-        return self._inner.respond(request)
-
-
-class WorkspaceWrapper(ResponderWrapper):
-    """Prepares the workspace of a job for each attempt, after the call got its place at the endpoint."""
-
-    def respond(self, request: Request) -> Awaitable[Response]:
-        prepare = request.prepare
-        return self._inner.respond(request) if prepare is None else self._prepared(request, prepare)
-
-    async def _prepared(self, request: Request, prepare: Prepare) -> Response:
-        await prepare(request.attempt, request.timeout_s)
-        started = time.perf_counter_ns()  # preparing the folder does not count as the target's time
-        response = await self._inner.respond(request)
-        if response.duration_ms is not None:
-            return response
-        return msgspec.structs.replace(response, duration_ms=_milliseconds_since(started))
 
 
 def _milliseconds_since(started: int) -> float:

@@ -4,226 +4,112 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from agentv.datasets.files import finder_of
-from agentv.engine.answers.answer_log import AnswerLog, encode_answer
-from agentv.engine.answers.answer_sources import given_answer, live_answer
-from agentv.engine.calls.open_targets import MOST_BATCHED, OpenTarget, OpenTargets
-from agentv.engine.calls.payments import batch_cost, job_account
+from agentv.engine.answers.answer_sources import failed_answer, given_answer, live_answer
+from agentv.engine.calls.open_targets import OpenTarget
 from agentv.engine.calls.wrappers import OutageFailure
-from agentv.engine.job.answer import Answer, JobOutcome, Reply, failed, make_record, usage_of
+from agentv.engine.job.answer import Answer, JobOutcome, Reply, answer_to, failed, make_record, usage_of
 from agentv.engine.job.answer import untransformed as untransformed_outcome
-from agentv.engine.job.artifacts import JobFiles, StreamLogs
-from agentv.engine.job.judge_hold import JudgeHold
+from agentv.engine.job.job_context import JobContext
 from agentv.engine.job.request import CaseRequest
-from agentv.engine.job.spec import MOST_AT_ONCE, RunSpec
 from agentv.engine.scoring.grades import Checks, Grade, failed_result, grade, grade_groups
 from agentv.engine.scoring.judge_calls import ScoringContext
-from agentv.engine.scoring.scorer import Scorer, total_cost
-from agentv.evaluators.code.judge_host import JudgeHost
-from agentv.executors.executor import Limits, UnfinishedJob
-from agentv.model.evaluator import EvaluatorSpec, Verdicts, turn_evaluator_name
+from agentv.engine.scoring.scorer import total_cost
+from agentv.executors.executor import UnfinishedJob
+from agentv.model.case import NO_DETAILS
+from agentv.model.evaluator import EvaluatorSpec, turn_evaluator_name
 from agentv.model.job import Job, Judgement
 from agentv.model.message import message_to_data
-from agentv.model.origin import Origin
 from agentv.model.response import Response, TargetFailure, content_text
 from agentv.model.result import EvaluatorResult, Result
-from agentv.model.workspace_settings import Workspace
-from agentv.runs.redaction import Redactor
 from agentv.settings.transform import TransformFailure, apply_transform
-from agentv.trust.env_file import environment_of
-
-if TYPE_CHECKING:
-    from agentv.engine.job.suite_workspace import SuiteWorkspaces
-    from agentv.engine.job.workspace import JobWorkspace
 
 Results = list[EvaluatorResult | None]
-Runner = Callable[[Job, "JobContext"], Awaitable[Result | UnfinishedJob]]
-
-
-class JobContext:
-    """The state shared by all jobs of a run in one process: open targets, evaluators and files.
-
-    `runner` replaces `run_job`, for example to redact the record.
-    """
-
-    def __init__(self, spec: RunSpec, limits: Limits, runner: Runner | None = None) -> None:
-        redactor = Redactor(spec.secrets)
-        self.redact_line = redactor.redact_line
-        self._runner = runner or run_job
-        files = spec.files
-        self.spec = spec
-        self.targets = OpenTargets(spec, limits)
-        self.environment = environment_of(spec.home)
-        self.host = JudgeHost(self.environment, tuple(sorted(self.targets.names)))
-        self.scorer = Scorer(self.targets, spec.judge)
-        self.verdicts = spec.defaults.verdicts
-        self.prompts = None if files.prompts_folder is None else JobFiles(files.prompts_folder, redactor)
-        self.traces = None if files.traces_folder is None else JobFiles(files.traces_folder, redactor)
-        self.logs = StreamLogs(files.logs_folder, redactor)
-        self.finders: dict[tuple[str, bool], Callable[[str], str]] = {}
-        self._suites: SuiteWorkspaces | None = None
-        self._answers: AnswerLog | None = None
-        for name in (*spec.answering, *spec.users, *spec.judges):
-            settings = self.targets.get(name).settings
-            if spec.replay is None:
-                settings.check_ready(spec.home)
-        judges = [self.targets.get(name).alone.limit for name in spec.judges]
-        judges += [self.targets.get(name, embeddings=True).alone.limit for name in spec.embedders]
-        self.judge_hold = JudgeHold(judges, limits) if judges else None
-
-    @property
-    def capacity(self) -> int:
-        """The number of concurrent jobs: enough to fill every endpoint's limit and every batch."""
-        called = {*self.spec.answering, *self.spec.judges}
-        open_targets = [self.targets.get(name) for name in called]
-        configured = [self.spec.workers or target.settings.workers or 0 for target in open_targets]
-        configured += [MOST_BATCHED for target in open_targets if target.settings.is_batched]
-        useful = self.spec.most_given or sum(target.most for target in open_targets)
-        return max(1, min(max(MOST_AT_ONCE, *configured, 0), useful, self.spec.jobs))
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The calls missing from the replay."""
-        return self.targets.missing
-
-    def run(self, job: Job) -> Awaitable[Result | UnfinishedJob]:
-        """Return the record of one job, even if it fails; none if the budget is used up, or its judge is down."""
-        payments = self.targets.payments
-        work = self._runner(job, self)
-        if payments is None or job.case.details.case_error is not None:
-            return work
-        settings = self.targets.settings(job.target)
-        is_batched = settings is not None and settings.is_batched and job.answer is None
-        expected = batch_cost(settings, CaseRequest(job.case, prompt_id=job.prompt)) if is_batched else None
-        return payments.run(job.target, work, expected)
-
-    async def aclose(self) -> None:
-        """End the processes of evaluators, remove the workspaces of suites, and close the targets."""
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(self.targets.aclose)
-            if self._answers is not None:
-                stack.callback(self._answers.close)
-            if self._suites is not None:
-                stack.push_async_callback(self._suites.aclose)
-            await self.host.aclose()
-
-    def needs_judges(self, job: Job) -> bool:
-        """Whether the evaluators of a job may call judges."""
-        specs = job.case.evaluators if self.spec.evaluators is None else self.spec.evaluators
-        return bool(job.case.turns) or any(spec.evaluator is None or not spec.evaluator.is_plain for spec in specs)
-
-    def scoring(self) -> AbstractContextManager[None]:
-        """Return a context for scoring an answer with evaluators that wait."""
-        return nullcontext() if self.judge_hold is None else self.judge_hold
-
-    def find_file(self, origin: Origin, *, own: bool) -> Callable[[str], str]:
-        """Return a function that finds files as for paths in the dataset; with `own`, as for paths in the project."""
-        find = self.finders.get((origin.base_dir, own))
-        if find is None:
-            finder = finder_of(origin, own=own)
-            find = self.finders[origin.base_dir, own] = lambda value: finder.find(value).path
-        return find
-
-    def verdicts_of(self, job: Job) -> Verdicts | None:
-        """Return the verdict limits of a job: the scores needed to pass or to be borderline."""
-        return job.case.execution.verdicts or self.verdicts
-
-    def workspace_of(self, job: Job, target: OpenTarget) -> JobWorkspace | None:
-        """Return the workspace of a job: its case's, or an empty one for an agent that needs one; None otherwise."""
-        workspace, settings = job.case.details.workspace, target.settings
-        if workspace is None and not target.needs_workspace:
-            return None
-        if not settings.is_live:  # the files would not belong to the answer
-            return None
-        from agentv.engine.job.workspace import JobWorkspace  # late: few jobs work in a folder
-
-        if self._suites is None:
-            from agentv.engine.job.suite_workspace import SuiteWorkspaces  # late: as above
-
-            self._suites = SuiteWorkspaces(self.spec.run_id, self.environment)
-        workspace = workspace or Workspace()
-        if added := settings.added_files(self.spec.home):
-            workspace = msgspec.structs.replace(workspace, files=(*workspace.files, *added))
-        return JobWorkspace(job, workspace, self.spec.files.workspaces_folder, self._suites)
-
-    def store_answer(self, job: Job, answer: Answer, value: Any) -> tuple[bool, bytes | None]:
-        """Store an answer that a target was called for before its evaluators wait. A workspace cannot be stored.
-
-        Returns whether the answer can be scored later without another call, and the answer if it has to be returned.
-        """
-        files, settings = self.spec.files, self.targets.settings(job.target)
-        folder = files.answers_folder
-        is_called = settings is not None and settings.is_live and self.spec.replay is None and not answer.cached
-        if job.answer is not None or not is_called:
-            return True, None
-        if answer.request.job_workspace is not None or (folder is None and not files.returns_answers):
-            return False, None
-        line, cost_usd = encode_answer(job, answer, value, self.spec.run_id)
-        returned = self.redact_line(line) if line is not None and files.returns_answers else None
-        if line is not None and folder is not None:
-            self._answers = self._answers or AnswerLog(folder, self.redact_line)
-            self._answers.write(line)
-        if (account := job_account.get()) is not None:
-            account.stored_usd, account.answer = cost_usd, returned
-        return line is not None, returned
-
-    def prepare_call(self, job: Job, target: OpenTarget, request: CaseRequest) -> None:
-        """Open the log of a call, and store its prompt if prompts are kept."""
-        if target.settings.writes_logs:
-            request.open_log = self.logs.opener(job, request)
-        if self.prompts is not None:
-            self.prompts.write_prompt(job, request, target.responder)
 
 
 async def run_job(job: Job, context: JobContext) -> Result | UnfinishedJob:
     """Answer a job, score the answer, and return its record; none if its target or judge has been down for too long."""
     request = CaseRequest(job.case, prompt_id=job.prompt, trial=job.trial)
-    if job.case.details.case_error is not None:
+    details = job.case.details
+    if details.case_error is not None:
         return make_record(job, _refused(request), context.spec.run_id)
-    workspace: JobWorkspace | None = None
+    if job.answer is not None:
+        answer = given_answer(job, job.answer, request)
+    else:
+        target = context.targets.get(job.target)
+        request.opens_job = True
+        if context.judge_hold is not None and context.needs_judges(job):
+            request.hold = context.judge_hold
+        if details is not NO_DETAILS or target.needs_workspace:
+            return await _run_in_workspace(job, request, target, context)
+        if context.prompts is not None or target.settings.writes_logs:
+            context.prepare_call(job, target, request)
+        try:
+            answer = answer_to(request, await target.responder.respond(request), request.attempt)
+        except TargetFailure as failure:
+            answer = failed_answer(request, failure)
+    result = _scored_record(job, answer, context)
+    return await _record_later(job, answer, context, result) if isinstance(result, tuple) else result
+
+
+async def _run_in_workspace(
+    job: Job, request: CaseRequest, target: OpenTarget, context: JobContext
+) -> Result | UnfinishedJob:
+    """Run a job that may need a workspace, or be a conversation."""
+    workspace = context.workspace_of(job, target)
     try:
-        if job.answer is not None:
-            answer = given_answer(job, job.answer, request)
-        else:
-            target = context.targets.get(job.target)
-            if context.judge_hold is not None and context.needs_judges(job):
-                request.hold = context.judge_hold
-            workspace = context.workspace_of(job, target)
-            if workspace is not None:
-                request.job_workspace, request.prepare = workspace, workspace.ready
-                await workspace.reserve()
-            answer = await live_answer(job, request, target, context, _score_turn)
-        if isinstance(answer.failure, OutageFailure):
-            lost_usd, message = answer.failure.cost_usd or 0.0, f"target '{job.target}': {answer.failure.message}"
-            return UnfinishedJob(lost_usd, message, target=job.target)
-        scored = _score_now(job, answer, context)
-        if isinstance(scored, JobOutcome):
-            outcome = scored
-        else:
-            is_stored, returned = context.store_answer(job, answer, scored[0].candidate_value)
-            asking = _scoring_context(job, context)
-            with context.scoring():
-                outcome = await _score_all(job, answer, context, asking, scored)
-            if asking.outages and context.spec.stops_at_outage:
-                return UnfinishedJob(_lost_usd(outcome, is_stored=is_stored), asking.outages[0], returned)
-        result = make_record(job, outcome, context.spec.run_id)
-        if context.traces is not None and job.answer is None:
-            context.traces.write_trace(job, answer, result)
+        if workspace is not None:
+            request.job_workspace, request.prepare = workspace, workspace.ready
+            await workspace.reserve()
+        answer = await live_answer(job, request, target, context, _score_turn)
+        result = _scored_record(job, answer, context)
+        if isinstance(result, tuple):
+            result = await _record_later(job, answer, context, result)
     finally:
         problem = None if workspace is None else await workspace.close(request.timeout_s)
-    if workspace is None:
+    if workspace is None or isinstance(result, UnfinishedJob):
         return result
     # A failed teardown does not change the answer or its score.
     return msgspec.structs.replace(
         result, file_changes=workspace.changes, warnings=() if problem is None else (problem,)
     )
+
+
+def _scored_record(job: Job, answer: Answer, context: JobContext) -> Result | UnfinishedJob | tuple[Judgement, Results]:
+    """Return the record of an answered job if no evaluator does I/O; this avoids the event loop, slower than scoring.
+
+    Otherwise return the results so far, with None for the remaining evaluators.
+    """
+    if isinstance(answer.failure, OutageFailure):
+        lost_usd, message = answer.failure.cost_usd or 0.0, f"target '{job.target}': {answer.failure.message}"
+        return UnfinishedJob(lost_usd, message, target=job.target)
+    scored = _score_now(job, answer, context)
+    return scored if isinstance(scored, tuple) else _record(job, answer, scored, context)
+
+
+async def _record_later(
+    job: Job, answer: Answer, context: JobContext, scored: tuple[Judgement, Results]
+) -> Result | UnfinishedJob:
+    """Run the evaluators that do I/O, and return the record."""
+    is_stored, returned = context.store_answer(job, answer, scored[0].candidate_value)
+    asking = _scoring_context(job, context)
+    with context.scoring():
+        outcome = await _score_all(job, answer, context, asking, scored)
+    if asking.outages and context.spec.stops_at_outage:
+        return UnfinishedJob(_lost_usd(outcome, is_stored=is_stored), asking.outages[0], returned)
+    return _record(job, answer, outcome, context)
+
+
+def _record(job: Job, answer: Answer, outcome: JobOutcome, context: JobContext) -> Result:
+    result = make_record(job, outcome, context.spec.run_id)
+    if context.traces is not None and job.answer is None:
+        context.traces.write_trace(job, answer, result)
+    return result
 
 
 def _refused(request: CaseRequest) -> JobOutcome:
@@ -234,16 +120,14 @@ def _refused(request: CaseRequest) -> JobOutcome:
 
 
 def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tuple[Judgement, Results]:
-    """Return the outcome of a job if no evaluator does I/O; this avoids the event loop, which is slower than scoring.
-
-    Otherwise return the results so far, with None for the remaining evaluators.
-    """
+    """Return the outcome of a job if no evaluator does I/O; otherwise the results so far, as `_scored_record` does."""
     if answer.failure is not None:
         return failed(answer, answer.failure)
     response, evaluators = answer.response, context.spec.evaluators
     assert response is not None
     try:
-        value = answer.value if answer.value is not None else _transformed(response, job, context)
+        if (value := answer.value) is None:
+            value = _transformed(response, job, context) if context.transforms else response.value
     except TransformFailure as error:
         return untransformed_outcome(answer, response, error)
     judgement = _judgement(answer, response, value, context)
@@ -357,11 +241,11 @@ async def _check_turn(job: Job, answer: Answer, number: int, context: JobContext
 
 def _transformed(response: Response, job: Job, context: JobContext) -> Any:
     """Return the answer of a response after its target's transform: text or data. Raises TransformFailure."""
-    settings = context.targets.settings(job.target)
-    if settings is None or settings.transform is None:
+    transform = context.transforms.get(job.target)
+    if transform is None:
         return response.value
     find_file = context.find_file(job.case.place.origin, own=True)
-    return apply_transform(response.value, settings.transform, find_file, job.case.variables, response.metadata)
+    return apply_transform(response.value, transform, find_file, job.case.variables, response.metadata)
 
 
 def _scoring_context(job: Job, context: JobContext) -> ScoringContext:
@@ -377,7 +261,7 @@ def _judgement(answer: Answer, response: Response, value: Any, context: JobConte
     return Judgement(
         request,
         response,
-        candidate_answer=content_text(value),
+        candidate_answer=value if type(value) is str else content_text(value),
         workdir=origin.work_dir or origin.base_dir or ".",
         find_file=context.finders.get((origin.base_dir, own)) or context.find_file(origin, own=own),
         trace_summary=trace,

@@ -18,7 +18,7 @@ from agentv.settings.settings_reader import RunDefaults
 from agentv.targets.target import Target
 
 if TYPE_CHECKING:
-    from agentv.engine.job.run_job import JobContext
+    from agentv.engine.job.job_context import JobContext
     from agentv.executors.executor import Limits
 
 MOST_AT_ONCE = 1000
@@ -81,9 +81,10 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def open(self, limits: Limits) -> JobContext:
         """Build the worker of this process and open its targets. Raises the error of a target that cannot be opened."""
-        from agentv.engine.job.run_job import JobContext  # late: a spec is also made where no job runs
+        from agentv.engine.job.job_context import JobContext  # late: a spec is also made where no job runs
+        from agentv.engine.job.run_job import run_job  # late: as above
 
-        return JobContext(self, limits)
+        return JobContext(self, limits, run_job)
 
     def failed(self, job: Job, message: str) -> Result:
         """Return the error record of a job that no worker could run."""
