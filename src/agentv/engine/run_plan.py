@@ -95,12 +95,13 @@ class LiveJobs(JobSource):
         self._last: tuple[Execution | None, int, dict[str, int], str | None] = (None, 0, {}, None)
 
     def counts(self, case: EvalCase) -> dict[str, int]:
-        if self._last[0] is not case.execution or self._last[1] != len(case.details.prompts):
+        last = self._last
+        if last[0] is not case.execution or last[1] != len(case.details.prompts):
             prompts, trials = len(case.details.prompts), self._trials_of(case)
             counts = dict.fromkeys(self._targets_of(case), trials * max(1, prompts))
             only = next(iter(counts)) if trials == len(counts) == 1 and not prompts else None
-            self._last = (case.execution, prompts, counts, only)
-        return self._last[2]
+            last = self._last = (case.execution, prompts, counts, only)
+        return last[2]
 
     def jobs(self, case: EvalCase, fingerprint: str | None = None) -> list[Job]:
         counts = self.counts(case)
@@ -387,14 +388,13 @@ class _DatasetTotals:
 
     def add(self, case: EvalCase) -> None:
         self.cases += 1
-        self.refused += case.details.case_error is not None
         self.name = case.place.origin.dataset
         if case.execution.weight is not None:
             self.weight = case.execution.weight
         if case.names_files:
             self.contents = merged_contents(self.contents, case.fingerprint)
-        if case.details.cluster is None and case.conversation_id is None:
-            text = stored_input(case)
-            if len(text) >= LENGTH or type(text) is not str:  # most cases have only a short text
-                self.texts.cases = self.cases - 1
-                self.texts.add(message.text or "" for message in case.input)
+            self.refused += case.details.case_error is not None
+        is_short = type(text := stored_input(case)) is str and len(text) < LENGTH
+        if not is_short and case.details.cluster is None and case.conversation_id is None:
+            self.texts.cases = self.cases - 1
+            self.texts.add(message.text or "" for message in case.input)

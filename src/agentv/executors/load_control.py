@@ -181,17 +181,17 @@ class Endpoint:
 
     def answered(self, ticket: Ticket) -> list[Ticket]:
         """Count an answered call; return the requests that are errors because of it."""
-        lane, level = ticket.lane, 0 if ticket.repeats else ticket.level
+        lane, level, number = ticket.lane, 0 if ticket.repeats else ticket.level, ticket.number
         if ticket.has_place:
             ticket.has_place = False
             self.in_flight -= 1
             lane.in_flight -= 1
         self.answers += 1
         lane.answers += 1
-        lane.answered_number = max(lane.answered_number, ticket.number)
+        lane.answered_number = max(lane.answered_number, number)
         if level > self._levels[1]:
             self._levels = (self._levels[0], level)
-        if self._trial and ticket.number > self._cut_number:
+        if self._trial and number > self._cut_number:
             self._accepted += 1
             if ticket in self._trial and not ticket.repeats:  # the rate was too high
                 self._needed, self.is_slowed = FEW, True
@@ -203,7 +203,7 @@ class Endpoint:
         is_cut = level and lane.down_since is None and len(lane.evidence) > max(EVIDENCE, self.in_flight + 1)
         if is_cut and all(other.level > level for other in lane.evidence):  # the calls that failed were too many
             self._cut_slots(self.in_flight + 1, lane.failed_at)
-        return lane.answered(ticket.number)
+        return lane.answered(number)
 
     def failed(self, ticket: Ticket, failure: Failure, now: float) -> None:
         """Count a failed call, and adapt the limits. If it repeats an answered request, this proves an outage."""

@@ -150,8 +150,8 @@ class Response(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def value(self) -> Any:
         """The answer as data if the target returned data, otherwise its text."""
-        if len(self.messages) == 1 and type(text := self.messages[0].content) is str and text:  # the common case
-            return text if self.messages[0].role == "assistant" else ""
+        if len(messages := self.messages) == 1 and type(text := (only := messages[0]).content) is str and text:
+            return text if only.role == "assistant" else ""  # the common case
         message = _last_answer(self.messages)
         content = "" if message is None else message.content
         return content_text(content) if isinstance(content, tuple) else content

@@ -287,10 +287,12 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=
     @property
     def judge_cost_usd(self) -> float | None:
         """The cost of the evaluators and of a simulated user; None if unknown."""
-        results = self.evaluator_results
-        is_simple = len(results) == 1 and not results[0].evaluator_results
-        judged = results[0].cost_usd if is_simple else _known_cost(results)
-        user = None if self.conversation is None else self.conversation.user_metrics
+        results, conversation = self.evaluator_results, self.conversation
+        is_simple = len(results) == 1 and not (only := results[0]).evaluator_results
+        judged = only.cost_usd if is_simple else _known_cost(results)
+        if conversation is None:
+            return judged
+        user = conversation.user_metrics
         return judged if user is None or user.cost_usd is None else user.cost_usd + (judged or 0.0)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, BinaryIO, overload
@@ -46,8 +44,13 @@ CallSoon = Callable[[Callable[[], None]], object]
 Written = Callable[[list[Result]], object]
 """Receives records as written, without secrets."""
 
-MOST_PENDING, PENDING_S = 32, 0.005
+MOST_PENDING, PENDING_S = 256, 0.005
 """How many records are written together, and how long they wait. A killed process can lose this much."""
+
+
+def _ignore(results: list[Result]) -> None:
+    """Ignore records that were written."""
+
 
 CHECK_HINT = "Find all damage with: agentv runs check RUN"
 
@@ -131,7 +134,8 @@ class RunStore(AbstractContextManager["RunStore"]):
         self._results: ResultWriter | None = None
         self._cases: ResultWriter | None = None
         self._flush_soon: CallSoon | None = None
-        self._pending: list[tuple[Result, Written]] = []
+        self._pending: list[Result] = []
+        self._receivers: list[tuple[int, Written]] = []
         self.digests: dict[str, str] = {}
 
     @classmethod
@@ -326,13 +330,14 @@ class RunStore(AbstractContextManager["RunStore"]):
         for writer in filter(None, (self._results, self._cases)):
             writer.check()
 
-    def append(self, result: Result, on_write: Written = lambda _: None) -> None:
+    def append(self, result: Result, on_write: Written = _ignore) -> None:
         """Write a record, together with others that follow quickly; `on_write` receives it then, with others."""
-        pending = self._pending
-        pending.append((result, on_write))
-        assert self._results is not None
-        is_due = len(pending) == MOST_PENDING or monotonic() - self._results.written_at >= PENDING_S
-        if self._flush_soon is None or is_due:
+        pending, results, receivers = self._pending, self._results, self._receivers
+        if not receivers or receivers[-1][1] != on_write:
+            receivers.append((len(pending), on_write))
+        pending.append(result)
+        assert results is not None
+        if self._flush_soon is None or len(pending) == MOST_PENDING or monotonic() - results.written_at >= PENDING_S:
             self.flush()
         elif len(pending) == 1:
             self._flush_soon(self.flush)
@@ -341,8 +346,9 @@ class RunStore(AbstractContextManager["RunStore"]):
         """Write the pending records with one system call. Raises AgentvError on failure."""
         if not self._pending:
             return
-        pending, self._pending = self._pending, []
-        results, redact = [result for result, _ in pending], self.folder.redact
+        results, receivers = self._pending, self._receivers
+        self._pending, self._receivers = [], []
+        redact = self.folder.redact
         block = encode_records(results)
         if redact is not None and redact(block) is not block:  # one of them contains a secret
             lines = list(map(encode_record, results))
@@ -354,9 +360,9 @@ class RunStore(AbstractContextManager["RunStore"]):
             block = b"".join(redacted)
         assert self._results is not None
         self._results.write(block)
-        callbacks = [on_write for _, on_write in pending]
-        for on_write, records in groupby(zip(results, callbacks, strict=True), itemgetter(1)):
-            on_write([result for result, _ in records])
+        ends = [start for start, _ in receivers[1:]] + [len(results)]
+        for (start, on_write), end in zip(receivers, ends, strict=True):
+            on_write(results[start:end])
 
     def append_cases(self, lines: list[bytes]) -> None:
         """Write the lines of several cases, without secrets."""

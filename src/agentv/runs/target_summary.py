@@ -188,20 +188,17 @@ class TargetFigures:
     def add(self, result: Result) -> None:
         """Add a result."""
         self.done += 1
-        key = hash((result.dataset_path, result.dataset, result.eval_id)) if self._by_case else None
-        if key is not None:
-            case = self._cases.number(key)
-            if result.score is not None:
-                self._case_scores.add(result.score, case, 1 / (result.probability or 1.0))
         self.usage.add(result)
-        # The same conversation id in another dataset is another conversation.
-        talk = None if result.conversation_id is None and result.cluster is None else cluster_of(result)
-        group = key if talk is None else hash((result.dataset_path, talk))
+        key = cluster = None
         weight = 1.0
-        if result.probability is not None:
-            weight = 1 / result.probability
-            group = hash((result.dataset_path, result.dataset, result.eval_id)) if group is None else group
-        cluster = None if group is None else self._clusters.number(group)
+        # Most results are independent.
+        if (
+            self._by_case
+            or result.conversation_id is not None
+            or result.cluster is not None
+            or result.probability is not None
+        ):
+            key, cluster, weight = self._cluster_of(result)
         if result.status == "error":
             self.errors.add(result, cluster, weight)
             return
@@ -211,11 +208,28 @@ class TargetFigures:
             self._add_score(result, key, cluster, weight)
         has_details = False
         for entry in result.evaluator_results:
-            if entry.score is not None:
-                self._evaluators[entry.name].add(entry.score, cluster, weight)
-            has_details = has_details or entry.details is not None
+            if (score := entry.score) is not None:
+                self._evaluators[entry.name].add(score, cluster, weight)
+            if entry.details is not None:
+                has_details = True
         if has_details and result.score is not None:
             self._votes.add(result)
+
+    def _cluster_of(self, result: Result) -> tuple[int | None, int | None, float]:
+        """Return the key of a result's case if cases form clusters, the number of its cluster, and its weight."""
+        key = hash((result.dataset_path, result.dataset, result.eval_id)) if self._by_case else None
+        if key is not None:
+            case = self._cases.number(key)
+            if result.score is not None:
+                self._case_scores.add(result.score, case, 1 / (result.probability or 1.0))
+        # The same conversation id in another dataset is another conversation.
+        talk = None if result.conversation_id is None and result.cluster is None else cluster_of(result)
+        group = key if talk is None else hash((result.dataset_path, talk))
+        weight = 1.0
+        if result.probability is not None:
+            weight = 1 / result.probability
+            group = hash((result.dataset_path, result.dataset, result.eval_id)) if group is None else group
+        return key, None if group is None else self._clusters.number(group), weight
 
     def _add_score(self, result: Result, case: int | None, cluster: int | None, weight: float) -> None:
         """Add the score of a result, given the number of its cluster, and its weight."""
@@ -314,16 +328,17 @@ class UsageFigures:
         if (metrics := result.execution_metrics) is not None:
             if metrics.stop_reason is not None:
                 self.truncated += metrics.is_cut_off
-            self.fallbacks += metrics.answered_by is not None
-            if metrics.cost_usd is not None:
+            if metrics.answered_by is not None:
+                self.fallbacks += 1
+            if (cost_usd := metrics.cost_usd) is not None:
                 self.priced += 1
-                self.cost += metrics.cost_usd
+                self.cost += cost_usd
                 self.estimated_cost += metrics.estimated_cost_usd or 0.0
-            if metrics.duration_ms is not None:
+            if (duration_ms := metrics.duration_ms) is not None:
                 self.timed += 1
-                self.duration_ms += metrics.duration_ms
-                if metrics.duration_ms > self.slowest.least:
-                    self.slowest.add(metrics.duration_ms, _note(result, ""))
+                self.duration_ms += duration_ms
+                if duration_ms > self.slowest.least:
+                    self.slowest.add(duration_ms, _note(result, ""))
         if (judged := result.judge_cost_usd) is not None:
             self.judge_priced += 1
             self.judge_cost += judged

@@ -25,7 +25,7 @@ TurnCheck = Callable[[Job, "JobContext", Sequence[Reply]], Awaitable[tuple[bool,
 async def live_answer(
     job: Job, request: CaseRequest, target: OpenTarget, context: JobContext, score_turn: TurnCheck
 ) -> Answer:
-    """Call the target of a job whose case is no plain one. Changes in its workspace are collected.
+    """Call the target of a job, with a conversation if the case is one. Changes in its workspace are collected.
 
     `score_turn` returns whether a conversation stops after a turn, and the results of the turn.
     """

@@ -176,9 +176,10 @@ def _outcome(
 ) -> JobOutcome:
     text, messages = judgement.candidate_answer, judgement.response.messages
     # The record stores messages only if they contain more than the answer's text.
-    is_text = len(messages) == 1 and messages[0].content == text and not messages[0].tool_calls
-    if is_text and not context.spec.include_trace:
-        return JobOutcome(answer, graded, results, text)
+    if len(messages) == 1 and not context.spec.include_trace:
+        only = messages[0]
+        if only.content == text and not only.tool_calls:
+            return JobOutcome(answer, graded, results, text)
     raw = judgement.response.text
     message_data = tuple(map(message_to_data, messages))
     return JobOutcome(answer, graded, results, text, message_data, raw if raw != text else None)

@@ -114,9 +114,11 @@ def grade(results: Sequence[EvaluatorResult], specs: Sequence[EvaluatorSpec], ve
     The score of a required evaluator is needed whatever its weight: without it, the verdict is unknown. An answer that
     cannot be transformed is an error whatever the weight.
     """
-    if len(results) == 1 and results[0].score is not None and results[0].weight > 0 and specs[0].gate:
-        # The common case: the score and verdict of the only evaluator are those of the job.
-        return Grade("ok", results[0].score, results[0].verdict)
+    if len(results) == 1:
+        only = results[0]
+        if (score := only.score) is not None and only.weight > 0 and specs[0].gate:
+            # The common case: the score and verdict of the only evaluator are those of the job.
+            return Grade("ok", score, only.verdict)
     weights, weighted, failed = [], [], []
     counts = False
     for spec, result in zip(specs, results, strict=True):
