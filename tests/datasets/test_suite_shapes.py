@@ -156,6 +156,20 @@ class TestConversations:
     def test_others_are_refused_by_name(self, folder, keys, detail):
         assert folder.yaml_error(self.CASE.format(keys)).detail == detail
 
+    @pytest.mark.parametrize(
+        ("written", "kept", "first"),
+        [
+            ("z", [], ["z", "w"]),
+            ("[{role: system, content: s}, {role: user, content: z}]", ["s"], ["z", "w"]),
+            ("[{role: user, content: z}, {role: assistant, content: hi}]", ["z", "hi"], ["w"]),
+        ],
+    )
+    def test_the_input_of_a_conversation_is_answered_with_its_first_turn(self, folder, written, kept, first):
+        suite = self.CASE.format("mode: conversation").replace("input: z", f"input: {written}")
+        (case,) = folder.yaml(suite).cases
+        assert [message.content for message in case.input] == kept
+        assert [message.content for message in case.turns[0].input] == first
+
     @pytest.mark.parametrize(("keys", "count"), [("", 0), ("criteria: polite", 1), ("expected_output: hi", 1)])
     def test_no_judge_is_added_to_checked_turns_without_criteria(self, folder, keys, count):
         turns = "turns: [{input: a, assertions: [{type: contains, value: b}]}, {input: c}]"

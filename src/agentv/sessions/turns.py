@@ -68,6 +68,11 @@ class Turns:
         call = self._calls[id] = _Call(str(id), str(tool), input, at_ms, text_or_none(timestamp))
         self._current.calls.append(call)
 
+    def has_called(self, tool: str, value: Any) -> bool:
+        """Whether a tool was called with a value as one of its arguments."""
+        calls = (call for call in self._calls.values() if call.tool == tool and isinstance(call.input, dict))
+        return any(value in call.input.values() for call in calls)
+
     def add_parts(self, parts: Any, at_ms: float | None) -> None:
         """Add the text and tool calls of a message in the format of Anthropic's API or of pi."""
         for part in [{"type": "text", "text": parts}] if isinstance(parts, str) else parts or ():

@@ -29,7 +29,13 @@ from agentv.datasets.case.shorthand import (
     read_cluster,
     with_files,
 )
-from agentv.datasets.case.turns import CONVERSATION_KEYS, read_conversation_settings, read_turn
+from agentv.datasets.case.turns import (
+    CONVERSATION_KEYS,
+    checks_turns,
+    read_conversation_settings,
+    read_turns,
+    with_asked_in_turn,
+)
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
 from agentv.datasets.variables import inserter, with_vars
@@ -149,10 +155,10 @@ class CaseBuilder(msgspec.Struct):
             own = read_evaluators(row, self.reader.finder, (), problems, lists_tests=self.outcome_optional)
             warn_of_replaced(row if self.is_jsonl else {}, header, problems)
             if own is None and header.evaluators is DEFAULT_CHOICE and not (outcome or expected or rubric):
-                own = EvaluatorChoice(()) if _checks_turns(row) else None  # a judge would have no criteria
+                own = EvaluatorChoice(()) if checks_turns(row) else None  # a judge would have no criteria
             metadata = _typed(row, "metadata", dict[str, Any], problems)
             tags = _typed(row, "tags", list[str], problems)
-            return EvalCase(
+            case = EvalCase(
                 id,
                 outcome,
                 case_input[0],
@@ -166,6 +172,7 @@ class CaseBuilder(msgspec.Struct):
                 place,
                 offset,
             )
+            return case if row.get("mode") is None else with_asked_in_turn(case)
         except (NestingError, RecursionError):
             problems.error((), f"The case is {NestingError()}")
             return None
@@ -329,10 +336,7 @@ class CaseBuilder(msgspec.Struct):
 
     def _turns(self, row: dict[str, Any], problems: Problems) -> tuple[Turn, ...]:
         turns = _typed(row, "turns", list[Any], problems) or ()
-        read = [
-            read_turn(turn, ("turns", index), self.reader, problems, lists_tests=self.outcome_optional)
-            for index, turn in enumerate(turns)
-        ]
+        read = read_turns(turns, self.reader, problems, lists_tests=self.outcome_optional)
         shared, replace = self.header.preprocessors, msgspec.structs.replace
         return tuple(replace(turn, evaluators=with_preprocessors(turn.evaluators, shared)) for turn in read)
 
@@ -363,12 +367,6 @@ class CaseBuilder(msgspec.Struct):
             **conversation,
         )
         return NO_DETAILS if details == NO_DETAILS else details
-
-
-def _checks_turns(row: dict[str, Any]) -> bool:
-    turns = row.get("turns")
-    turns = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
-    return any(turn.get(key) for turn in turns for key in LIST_KEYS)
 
 
 def _skips_defaults(row: dict[str, Any]) -> bool:

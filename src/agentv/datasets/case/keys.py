@@ -444,7 +444,7 @@ class CaseKeys(msgspec.Struct, frozen=True, kw_only=True):
     """User messages sent one after another after the input: see [conversations](../how-to/conversations.md)."""
 
     mode: Literal["conversation"] | None = None
-    """`conversation`: no effect, because a case with `turns` is one."""
+    """`conversation`, of AgentV (TypeScript): the input is answered together with the first turn."""
 
     aggregation: Aggregation | None = None
     """How the scores of the turns and of the case are combined: `mean`, `min` or `max` (default: all evaluators in one

@@ -1,11 +1,14 @@
 """The turns of a conversation, and the settings of AgentV (TypeScript) for them."""
 
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from agentv.datasets.case.header import read_evaluators
 from agentv.datasets.case.keys import LIST_KEYS, CaseKeys
 from agentv.datasets.case.shorthand import MessageReader, note_unknown
-from agentv.model.case import Turn
+from agentv.model.case import EvalCase, Turn
 from agentv.model.diagnostics import KeyPath, Problems, field_name
 from agentv.model.message import Message
 from agentv.settings.evaluator_reader import ListsTests
@@ -29,7 +32,17 @@ def read_conversation_settings(row: dict[str, Any], problems: Problems) -> dict[
     return {key: value for key, value in read.items() if key != "mode" and value != "continue"}
 
 
-def read_turn(
+def read_turns(
+    entries: Iterable[Any], reader: MessageReader, problems: Problems, *, lists_tests: ListsTests = False
+) -> list[Turn]:
+    """Read the entries of `turns`; after an error they are incomplete."""
+    return [
+        _read_turn(entry, ("turns", index), reader, problems, lists_tests=lists_tests)
+        for index, entry in enumerate(entries)
+    ]
+
+
+def _read_turn(
     data: Any, path: KeyPath, reader: MessageReader, problems: Problems, *, lists_tests: ListsTests = False
 ) -> Turn:
     """Read one entry of `turns`; after an error it is incomplete."""
@@ -53,3 +66,23 @@ def read_turn(
         (Message("assistant", expected),) if isinstance(expected, str) else expected,
         choice.specs if choice else (),
     )
+
+
+def checks_turns(row: dict[str, Any]) -> bool:
+    """Return whether any turn of a row has evaluators."""
+    turns = row.get("turns")
+    turns = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
+    return any(turn.get(key) for turn in turns for key in LIST_KEYS)
+
+
+def with_asked_in_turn(case: EvalCase) -> EvalCase:
+    """Move the user messages at the end of a case's input into its first turn, as AgentV (TypeScript) does."""
+    kept = len(case.input)
+    while kept and case.input[kept - 1].role == "user":
+        kept -= 1
+    if not case.turns or kept == len(case.input):
+        return case
+    first, *others = case.turns
+    first = msgspec.structs.replace(first, input=(*case.input[kept:], *first.input))
+    details = msgspec.structs.replace(case.details, turns=(first, *others))
+    return msgspec.structs.replace(case, input=case.input[:kept], details=details)

@@ -57,9 +57,13 @@ def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> None
         _take_turn(builder, data, at_ms, record.get("timestamp"))
     elif kind == "tool.execution_start":
         builder.add_call(str(data.get("toolCallId", "")), str(data.get("toolName", "")), data.get("arguments"), at_ms)
+    elif kind == "skill.invoked" and not builder.has_called("skill", data.get("name")):
+        builder.add_call(f"skill {data.get('name')}", "skill", {"skill": data.get("name")}, at_ms)
     elif kind == "tool.execution_complete":
         failed = not data.get("success", True) or number(data.get("shellExecution"), "exitCode") > 0
-        output = object_in(data, "result").get("content") or object_in(data, "error").get("message")
+        result = data.get("result")
+        text = object_in(data, "result").get("content") if isinstance(result, dict) else result
+        output = text or object_in(data, "error").get("message")
         builder.add_result(str(data.get("toolCallId", "")), output, at_ms, failed=failed)
     elif kind in ("session.usage_record", "assistant.usage"):
         builder.usages[len(builder.usages)] = usage(data.get("usage") or data, COPILOT_USAGE)
@@ -74,9 +78,9 @@ def _take_turn(builder: SessionBuilder, data: dict[str, Any], at_ms: float | Non
     builder.learn(model=data.get("model"))
     builder.start_turn(data.get("messageId"))
     builder.add_text(text_of(data.get("content")))
-    for call in objects_in(data.get("toolRequests")):
-        id, tool = str(call.get("toolCallId", "")), str(call.get("name", ""))
-        builder.add_call(id, tool, call.get("arguments"), at_ms, timestamp)
+    for index, call in enumerate(objects_in(data.get("toolRequests"))):
+        id, tool = call.get("toolCallId") or (builder.position, index), call.get("name") or call.get("toolName") or ""
+        builder.add_call(str(id), str(tool), call.get("arguments"), at_ms, timestamp)
 
 
 def _take_chat(builder: SessionBuilder, document: dict[str, Any]) -> None:
