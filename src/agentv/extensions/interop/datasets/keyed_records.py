@@ -71,7 +71,19 @@ class KeyedRecords(ForeignFormat):
 
     def _sample(self, file: RecordFile) -> list[dict[str, Any]]:
         rows = objects(file) or [row for row in self._listed(file)[:SAMPLE] if isinstance(row, dict)]
-        return [_cells(row) for row in rows] if file.kind in _TABLES else rows
+        return list(map(self._cells, rows)) if file.kind in _TABLES else rows
+
+    def _cells(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the values in the cells of a row, with the objects that have a column for each key."""
+        objects = self.keys.get("flattened", "").split()
+        data: dict[str, Any] = {}
+        for name, cell in row.items():
+            head, dot, key = name.partition(".")
+            if not (dot and head in objects):
+                data[name] = cell_value(cell)
+            elif not is_blank(cell):
+                data.setdefault(head, {})[key] = cell_value(cell)
+        return data
 
     def _listed(self, file: RecordFile) -> list[Any]:
         """Return the records of a document: of a table, of a page of an API, or the document itself."""
@@ -96,7 +108,7 @@ class KeyedRecords(ForeignFormat):
     def mapper(self, document: Document) -> Mapper:
         if record_file(document.source.files[0]).kind not in _TABLES:
             return self.rows
-        return lambda record, lose: self.rows(Record(record.line, _cells(record.data)), lose)
+        return lambda record, lose: self.rows(Record(record.line, self._cells(record.data)), lose)
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
@@ -186,10 +198,6 @@ def _matches(rows: list[dict[str, Any]], signature: Signature) -> bool:
         and all(isinstance(row[key], list) for row in rows for key in signature.get("lists", "").split())
         and all(part in text_of(row[key]) for row in rows for key, part in signature.get("contains", {}).items())
     )
-
-
-def _cells(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: cell_value(value) for key, value in row.items()}
 
 
 def _has(row: dict[str, Any], path: str) -> bool:

@@ -68,6 +68,9 @@ class RecordKeys(TypedDict, total=False):
     skipped: tuple[str, str, str]
     """A key, the value in lower case of records that are left out, and what they are called."""
 
+    flattened: str
+    """Objects that tables have as columns, such as `input.question`."""
+
     outcome: str
     """The expected outcome of every case."""
 
@@ -188,6 +191,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
         "strength": 0.6,
         "fields": "input → input, output → expected_output, splits → tags",
         "pages": "data.examples",
+        "flattened": "input output metadata",
         "fits": ({"all": "input output", "objects": "input", "none": "sample_id evaluation_id"},),
         "case": {
             "id": "id example_id",

@@ -166,7 +166,7 @@ class AgentvYaml:
 def _result(row: _Row, run_id: str) -> Result:
     id = row.eval_id if row.eval_id is not None else row.test_id
     if id is None:
-        raise ValueError("neither 'eval_id' nor 'test_id'")
+        raise ValueError("neither 'eval_id' nor 'test_id', and not the results of another tool that is known")
     error = _error(row)
     score = None if error else _score(row.score)
     status: Status = "error" if error else "ok" if score is not None else "unscored"
