@@ -104,6 +104,14 @@ def test_an_assertion_that_cannot_be_done_refuses_its_test_and_not_the_file(fold
     assert [command(*words, path).code for words in (["validate"], ["validate", "--strict"], ["eval"])] == [0, 1, 3]
 
 
+@pytest.mark.parametrize("code", ["{ ...vars, y: context.uuid }", "file://own.js"])
+def test_a_test_whose_variables_have_a_new_id_for_each_run_is_refused(folder, code):
+    folder.write("own.js", "module.exports = (vars, context) => ({ ...vars, y: context.uuid });\n")
+    tests = [{"vars": {"x": "a"}, "options": {"transformVars": code}, "assert": [CHECK]}]
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests})))
+    assert "'transformVars' reads `context.uuid`" in case.case_error
+
+
 def test_a_grader_may_have_secret_and_unset_variables(folder, monkeypatch):
     monkeypatch.setenv("MY_KEY", "a-secret-key")
     grader = {"id": "openai:gpt-4o", "config": {"apiKey": "{{env.MY_KEY}}", "apiBaseUrl": "{{env.MY_ADDRESS}}"}}

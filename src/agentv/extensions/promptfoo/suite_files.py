@@ -79,6 +79,11 @@ class SuiteFiles:
         """Return the text of a file."""
         return RecordFile(path).text.replace("\r\n", "\n")
 
+    def code_text(self, code: str) -> str:
+        """Return the code of a function, of a file or inline."""
+        match = FUNCTION_FILE.match(code.removeprefix("file://"))
+        return self.text(self.path(match["file"])) if match else code
+
     def data(self, path: str) -> Any:
         """Return the content of a JSON or YAML file."""
         return self.with_dates(path, RecordFile(path).document)

@@ -18,6 +18,7 @@ from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_o
 from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.promptfoo_cells import test_of_row
+from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.registry import service
 
@@ -49,6 +50,7 @@ _MEDIA = (
 _TABLES = (".csv", ".tsv", ".xlsx", ".xls")
 _REMOTE = ("http://", "https://", "huggingface://", "az://", "s3://", "sharepoint://")
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_UUID = re.compile(r"\bcontext(?:\?*\.|\[['\"]|\.get\(['\"])uuid\b")
 
 
 def read_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record]:
@@ -267,6 +269,8 @@ def transformed_variables(variables: dict[str, Any], code: Any, files: SuiteFile
         return variables
     if not isinstance(code, str):
         raise ValueError(f"'transformVars' must be text, got {type(code).__name__}")
+    if _UUID.search(files.code_text(code)):
+        raise NoCounterpart("'transformVars' reads `context.uuid`, and a case has no new id for each run")
     try:
         if code.startswith("file://"):
             value = files.call(code, [variables, {"prompt": {}}], "get_transform", is_transform=True)
