@@ -207,6 +207,8 @@ COMPOSITE = "{{type: composite, aggregator: weighted_average, assertions: [{}]}}
         ("{type: skill-trigger, skill: csv}", "finds a skill's name in that of another one"),
         ("{type: tool-trajectory, mode: any_order, minimums: {Bash: 1}}", "calls tools of Copilot, Codex and Pi Bash"),
         ("{type: tool-trajectory, mode: exact, expected: [{tool: Read}]}", "calls tools of Copilot, Codex and Pi Bash"),
+        ("{type: tool-trajectory, mode: exact, expected: [{tool: a}], negate: true}", "gives calls that are partly"),
+        ("{type: not-tool-trajectory, mode: exact, expected: [{tool: a}]}", "gives calls that are partly as expected"),
         ("{type: rubrics, criteria: Is kind}", "ignores `rubrics` whose criteria are not a list"),
         ("{type: equals, value: true}", "ignores an assertion whose value is not text"),
         (COMPOSITE.format("{type: contains, value: x, weight: 9}"), "ignores 'weight' and 'negate' of the members"),

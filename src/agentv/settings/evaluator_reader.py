@@ -97,8 +97,8 @@ def _with_defaults(entry: dict[str, Any], lists_tests: ListsTests, defaults: Map
         return entry if any(entry.get(name) is not None for name in names) else {**entry, names[0]: default}
     if type_name in ("llm-rubric", "llm_rubric") and "prompt" in entry and not {"value", "rubrics"} & entry.keys():
         return {**entry, "type": "llm_judge"}  # which has a prompt and no items
-    if type_ == "composite" and lists_tests and _is_share(entry) and not {"required", "gate"} & entry.keys():
-        entry = {**entry, "gate": False}
+    if type_ == "composite" and lists_tests and _is_share(entry) and "gate" not in entry:
+        entry = _scored_share(entry)
     lists = [key for key in entry if key in LISTS]
     new = {key: with_agentv_defaults(entry[key], lists_tests=lists_tests) for key in lists}
     return entry if all(new[key] is entry[key] for key in new) else {**entry, **new}
@@ -114,7 +114,10 @@ def warn_of_agentv(entries: Any, path: KeyPath, problems: Problems) -> None:
 def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
     if not _tools_of(entry).isdisjoint(_AGENTV_TOOLS):
         yield "calls tools of Copilot, Codex and Pi Bash, Edit, Read, Skill and Write; here they have the agent's names"
-    if str(entry.get("type")).replace("_", "-") == "skill-trigger":
+    kind = str(entry.get("type")).replace("_", "-")
+    if kind == "not-tool-trajectory" or (kind == "tool-trajectory" and entry.get("negate")):
+        yield "gives calls that are partly as expected a part of the score, so that a negated trajectory may fail there"
+    if kind == "skill-trigger":
         yield "finds a skill's name in that of another one, and its folder only in results and in what Read is given"
     if isinstance(entry.get("value"), int | float):
         yield "ignores an assertion whose value is not text. Put the value into quotes"
@@ -146,6 +149,15 @@ def _is_share(entry: dict[str, Any]) -> bool:
     """Whether a composite scores the share of members that pass. In AgentV (TypeScript), only that score counts."""
     aggregator = entry.get("aggregator")
     return (aggregator.get("type") if isinstance(aggregator, dict) else aggregator) == "threshold"
+
+
+def _scored_share(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a composite whose share counts as a score; one with a minimum is the member of another composite."""
+    if not entry.get("required"):
+        return {**entry, "gate": False}
+    outer = {key: value for key, value in entry.items() if key in COMMON_KEYS}
+    inner = {key: value for key, value in entry.items() if key in ("type", "name") or key not in COMMON_KEYS}
+    return {**outer, "aggregator": "weighted_average", "evaluators": [inner]}
 
 
 def read_entry(
