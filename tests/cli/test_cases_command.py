@@ -180,6 +180,9 @@ def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
         ("userMessage,mustContain\nq,A\n", "--map input=userMessage,contains_all=mustContain"),
         ("question,must_contain\nq,ten days\n", "--map input=question,icontains_all=must_contain"),
         ("premise,hypothesis,label\np,h,no\n", "--map input=premise+hypothesis,expected_output=label"),
+        ("question,expect_any\nq,A|B\n", "--map input=question,contains_any=expect_any"),
+        ("""question,expect\nq,"[""A""]"\n""", "--map input=question,contains_all=expect"),
+        ("task,expect_regex\nWhat is 2 * 2?,(?i)four|4\n", "--map input=task,regex=expect_regex"),
         ("question,expect_tool\nq,find\n", "--map input=question,tools=expect_tool"),
         ("question,expectedAnswer\nq,a\n", "--map input=question,expected_output=expectedAnswer"),
         ("question,expected,gold_sql\nq,5 rows,SELECT 1\n", "--map 'input=question,expected_output=gold_sql,"),
@@ -198,9 +201,15 @@ def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):
         ("question,options,key\nq,a;b,a\n", "the input and the expected answer."),
         ("intent,site\nBuy me two red shirts,a\n", "the expected answer.\nChoose among: intent, site"),
         ("question,response,is_accepted\nq,a,1\n", "the expected answer."),
+        ("question,expect,forbid\nq,answer,x\n", "the expected answer.\nChoose among: question, expect, forbid"),
+        ("input,c,o,d,e\nq,1,2,3,4\n", "the expected answer."),
         ("question,expectedSafety,expectedSkill\nq,none,get\n", "the expected answer."),
         ('question,expected_columns_any\nq,"[""a"", ""b""]"\n', "the expected answer."),
         ("stages,labels\nq,a\n", "the input and the expected answer."),
+        (
+            "scenario,eval_criteria\nA close game,Names the margin\n",
+            "the input.\nChoose among: scenario, eval_criteria",
+        ),
         ("a,b,answer\nx,y,z\n", "the input.\nChoose among: a, b, answer"),
         ("a,b\nx,y\n", "the input and the expected answer."),
     ],
@@ -305,6 +314,10 @@ def test_a_guess_for_a_file_that_cannot_be_read_says_why(folder, command):
         (
             '{"question": "q", "checks": {"must_include": ["A"], "expected_route": "x"}}',
             "Not checked, but kept as metadata: checks.expected_route.",
+        ),
+        (
+            '{"question": "q", "expect": {"forbidden": ["A"], "claim": 7}}',
+            "Not checked, but kept as metadata: expect.claim.",
         ),
         (
             '{"input": "q", "expectedSafety": "none", "requiredTerms": ["a"]}',

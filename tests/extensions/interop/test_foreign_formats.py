@@ -255,6 +255,11 @@ def test_a_file_without_usable_cases_is_refused_with_the_reason(folder, file, co
         ("people.csv", "user,answer\nana,yes\n", "input=FIELD,expected_output=answer"),
         ("chosen.csv", "question,answer,true_answer,reference\na b,c,d,e\n", "input=question,expected_output=ref"),
         ("suite.json", '{"v": 1, "items": [{"prompt": "Hi", "answer": "Yo"}]}', "input=prompt,expected_output=answer"),
+        (
+            "game.json",
+            '[{"id": 1, "scenario": "A close game", "final": "9-8", "must_not_contain": ["X"]}]',
+            "input=FIELD,",
+        ),
         ("goldens.json", '{"goldens": [{"query": "Hi", "answer": "Yo"}]}', "input=query,expected_output=answer"),
         (
             "own.json",

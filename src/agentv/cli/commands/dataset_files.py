@@ -74,7 +74,8 @@ def _print_guess(path: str) -> None:
         raise UsageError(f"Cannot propose a field map for {path}", "It has no records")
     for guess in guesses:
         output.echo(f"{guess.key:<18} ← {guess.path:<24} {guess.confidence:>4.0%}  {guess.reason}")
-    missing = missing_keys(guesses)
+    unchecked = unchecked_names(guesses, rows)
+    missing = missing_keys(guesses, unchecked)
     if any(guess.key == "input" for guess in guesses):
         fields = parse_map(map_text(guesses))
         output.echo("\nThe first rows:")
@@ -83,7 +84,7 @@ def _print_guess(path: str) -> None:
                 output.echo_json(fields.row(row))
             except ValueError as error:
                 output.echo(f"({error})")
-    if unchecked := unchecked_names(guesses, rows):
+    if unchecked:
         output.echo(f"\nNot checked, but kept as metadata: {', '.join(unchecked)}.")
     if missing:
         usable = [guess for guess in guesses if guess.key not in missing]

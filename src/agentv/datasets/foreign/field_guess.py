@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.field_map import CHECKS, LISTS, METADATA, NOT, input_of, tool_calls, value_at
+from agentv.datasets.foreign.foreign_format import looks_like_check
 from agentv.datasets.foreign.values import is_blank, parsed, text_of, texts_of
 
 UNSURE = 0.5
@@ -24,7 +25,7 @@ _SYNONYMS = {
             "user q src source_text source_sentence source intent research_problem"
         ),
         "expected_output": (
-            "expected_output gold_sql expected_sql expected reference reference_answer ideal ground_truth "
+            "expected_output gold_sql expected_sql expect_sql expected reference reference_answer ideal ground_truth "
             "expected_answer gold gold_answer answer answers target output outputs solution label completion "
             "expected_response expected_result reference_output golden_answer correct_answer ground_truth_answer "
             "targets output_text gold_label class sentiment intent summary ideal_answer ideal_response golden_output "
@@ -39,14 +40,18 @@ _SYNONYMS = {
             "must_contain expected_contains should_contain required_keywords keywords must_include expected_phrases "
             "expected_keywords contains includes must_mention answer_contains output_contains response_contains "
             "expected_substrings required_facts must_include_facts must_include_all must_contain_all contains_all "
-            "required_terms required_phrases"
+            "required_terms required_phrases expect_contains expect"
         ),
-        "contains_any": "must_include_any must_contain_any must_mention_any expected_any contains_any",
+        "regex": "expect_regex expected_regex expected_pattern answer_regex must_match regex",
+        "contains_any": (
+            "expect_any_contains expect_any must_include_any must_contain_any must_mention_any expected_any "
+            "contains_any"
+        ),
         "not_contains_any": (
-            "must_not_contain should_not_contain forbidden forbids must_avoid mustavoid excludes forbidden_phrases "
-            "not_contains must_not_include must_not_mention must_not_say answer_not_contains output_not_contains "
-            "forbidden_facts forbidden_keywords should_not_include expected_not_contains must_not_contain_any "
-            "expected_absent forbidden_terms"
+            "must_not_contain should_not_contain forbidden forbids forbid must_avoid mustavoid excludes "
+            "forbidden_phrases not_contains must_not_include must_not_mention must_not_say answer_not_contains "
+            "output_not_contains forbidden_facts forbidden_keywords should_not_include expected_not_contains "
+            "must_not_contain_any expected_absent forbidden_terms"
         ),
         "tools": (
             "expected_tools expect_tools required_tools tools_include expected_tool expect_tool expected_tool_calls "
@@ -55,8 +60,8 @@ _SYNONYMS = {
         "not_tools": "forbidden_tools forbid_tools tools_exclude tools_not_called must_not_call",
         "rubrics": (
             "rubrics expected_facts expected_answer_points expected_points key_facts facts key_points expectations "
-            "checklist pass_criteria criteria success_criteria acceptance_criteria rubric expected_behavior "
-            "expected_behaviors"
+            "checklist pass_criteria eval_criteria criteria success_criteria acceptance_criteria rubric "
+            "expected_behavior expected_behaviors"
         ),
         "context": "context contexts passages documents retrieved_contexts passage paragraph",
         "tags": "tags tag labels category categories",
@@ -96,6 +101,9 @@ _WEAK = frozenset((
 ))  # fmt: skip
 """Names that often have something else: only texts of several words are taken."""
 
+_UNCLEAR = {"scenario": 0.45, "goal": 0.45}
+"""Names of an input that may as well describe a case, or what a simulated user wants, and their confidence."""
+
 _CLASS_WORDS = 3
 """Words in the names of intents, on average: longer ones are what a user wants, and so the input."""
 
@@ -104,10 +112,6 @@ _SETUP = frozenset({"setup", "fixture", "fixtures", "state", "config", "environm
 
 _EXPECTED = re.compile("expected|answer|reference|ideal|gold|truth|solution|target", re.IGNORECASE)
 """Words in the name of an answer, also without a field that is the input."""
-
-_CHECK = re.compile("expect|must|forbid|should|unacceptable|assert|rubric|grader|criteria|check", re.IGNORECASE)
-_NO_CHECK = re.compile("(?:id|type|count|name|path|status|at)$", re.IGNORECASE)
-"""How the names of checks begin, and how the names of ids, counts and the like end."""
 
 _PARTS = re.compile(r"(?:no_)?tools?|(?:not_)?contains?|must|should|forbidden|m(?:in|ax)_", re.IGNORECASE)
 """How the keys of an object begin that lists checks."""
@@ -259,11 +263,15 @@ def map_text(guesses: Iterable[Guess]) -> str:
     return ",".join(f"{guess.key}={guess.path}" for guess in guesses)
 
 
-def missing_keys(guesses: Collection[Guess]) -> list[str]:
-    """Return the keys for which no field was recognized: the input, and the answer that is expected."""
+def missing_keys(guesses: Collection[Guess], unchecked: Collection[str] = ()) -> list[str]:
+    """Return the keys for which no field was recognized: the input, and the answer that is expected.
+
+    If other fields look like checks, those of what an answer must not have are not enough.
+    """
+    checks = [guess for guess in guesses if guess.key in CHECK_KEYS and not (unchecked and guess.key.startswith(NOT))]
     is_known = any(guess.key == "input" and guess.confidence >= UNSURE for guess in guesses)
     missing = [] if is_known else ["input"]
-    return [*missing, *(() if any(guess.key in CHECK_KEYS for guess in guesses) else ("expected_output",))]
+    return missing if checks else [*missing, "expected_output"]
 
 
 def unchecked_names(guesses: Collection[Guess], records: Collection[dict[str, Any]]) -> list[str]:
@@ -276,7 +284,7 @@ def unchecked_names(guesses: Collection[Guess], records: Collection[dict[str, An
         values = [value for record in records if isinstance(value := record.get(head), dict)]
         parts = dict.fromkeys(f"{head}.{key}" for value in values for key in value if not is_blank(value[key]))
         fields += [part for part in parts if part not in {path.partition("[")[0] for path in paths}]
-    return [name for name in fields if _CHECK.match(name.rpartition(".")[2]) and not _NO_CHECK.search(name)]
+    return [name for name in fields if any(map(looks_like_check, name.split(".")))]
 
 
 def _by_word(key: str, names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]) -> str | None:
@@ -318,6 +326,8 @@ def _by_name(
         is_part = "." in name and len(values) < len(records)
         if key == "expected_output" and (is_part or any(map(_lists_checks, values))):
             continue
+        if synonym == "expect" and not all(isinstance(parsed(value), list) for value in values):
+            continue
         if synonym in _TEXT_ONLY and not all(isinstance(value, str) for value in values):
             continue
         for part, kind in (("text", list), ("value", str)) if key == "expected_output" else ():  # as SQuAD and TriviaQA
@@ -325,6 +335,7 @@ def _by_name(
                 name, values = f"{name}.{part}", [value_at(record, f"{name}.{part}") for record in records]
         is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
         confidence = (0.98 if position == 0 else 0.9 if position < 15 else 0.7) * len(values) / len(records)
+        confidence = _UNCLEAR.get(synonym, confidence) if key == "input" else confidence
         confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
         return Guess(key, f"{name}[0]" if is_list else name, round(confidence, 2), f"the name '{name}'")
     return None
@@ -370,6 +381,10 @@ def _suits(key: str, values: list[Any]) -> bool:
         return False
     lists = [value for value in values if isinstance(value, list)] if "contains" in key else []
     if any(_PATTERN.search("\0".join(texts_of(value))) for value in lists):
+        return False
+    if key == "regex":
+        with suppress(re.error):
+            return all(isinstance(value, str) and bool(re.compile(value)) for value in values)
         return False
     if key == "input":
         with suppress(ValueError):

@@ -55,6 +55,9 @@ class FieldMap(msgspec.Struct, frozen=True):
         row = self.values(data)
         if "input" not in row:
             raise ValueError(f"The record has no '{self.paths['input']}', which is mapped to the input")
+        has_answer = "expected_output" in row or "expected_outcome" in row
+        if row.get("assertions") and has_answer and "rubrics" not in row:  # which would replace the judge
+            row["assertions"] = [{"type": "llm_judge"}, *row["assertions"]]
         return with_outcome(row)
 
     def values(self, data: dict[str, Any]) -> dict[str, Any]:

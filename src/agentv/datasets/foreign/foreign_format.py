@@ -24,6 +24,7 @@ from agentv.errors import (
     MappedNote,
     plural,
 )
+from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import type_word
 from agentv.model.values import to_json
 from agentv.support.lines import BATCH, open_for_writing
@@ -33,6 +34,12 @@ _NOT_AS_WRITTEN = (AttributeError, TypeError, LookupError)
 """What a mapper raises if a value is missing, or has another type than the tool writes."""
 
 _SCALARS = (str, int, float, bool)
+_CHECK = lazy_regex(
+    "(?i)(?:expect|must|forbid|should|unacceptable|assert|rubric|grader|criteria|check|eval(?:uation)?_)"
+)
+_NO_CHECK = lazy_regex("(?i)(?:id|type|count|name|path|status|at)$")
+"""How the names of checks begin, and how the names of ids, counts and the like end."""
+
 RECORD_LISTS = (
     *("cases", "tests", "test_cases", "testcases", "evals", "eval_cases", "examples", "questions", "queries", "items"),
     *("samples", "goldens", "scenarios", "conversations", "records", "rows", "entries", "dataset", "data"),
@@ -94,9 +101,13 @@ class ForeignFormat(formats.DatasetFormat):
     fields: ClassVar[str] = ""
     """What becomes what, such as `ideal → expected_output`."""
 
+    known_metadata: ClassVar[frozenset[str]] = frozenset()
+    """Fields that look like checks, and for which there is another message."""
+
     in_folders = False
     is_lossless = False
     refuses_cases = True
+    names_unchecked = True
 
     def fits(self, file: RecordFile) -> float:
         """Return how well the format fits, as a fraction of its `strength`: False if the file is not of this tool."""
@@ -196,9 +207,20 @@ class ForeignFormat(formats.DatasetFormat):
             return
         hint = f"The file was read as {self.title}"
         try:
-            yield from rows(record, mapped.lose)
+            for row in rows(record, mapped.lose):
+                if self.names_unchecked:
+                    self.name_unchecked(record.data, row, mapped)
+                yield row
         except (ValueError, *_NOT_AS_WRITTEN) as error:
             yield formats.BadRow(_problem(error), hint=hint, row=_own_parts(record.data))
+
+    def name_unchecked(self, data: dict[str, Any], row: dict[str, Any] | formats.BadRow, mapped: MappedFile) -> None:
+        """Name the fields of a record that look like checks, and are metadata only."""
+        metadata = row.get("metadata") if isinstance(row, dict) else None
+        for name, value in metadata.items() if isinstance(metadata, dict) else ():
+            is_whole = name in data and data[name] == value
+            if is_whole and name not in self.known_metadata and looks_like_check(name):
+                mapped.differ(f"the field '{name}' looks like a check, and is not one here: it is in the metadata")
 
     def _id(self, row: dict[str, Any], ids: ItemIds, mapped: MappedFile) -> str:
         """Return the id of a row: its own, or one computed from its content. A repeated one gets a suffix."""
@@ -230,6 +252,11 @@ def _problem(error: Exception) -> str:
     if isinstance(error, KeyError):  # the first records have the field, this one does not
         return f"Missing field '{error.args[0]}'"
     return str(error) if isinstance(error, ValueError) else f"A value has an unexpected type: {error}"
+
+
+def looks_like_check(name: str) -> bool:
+    """Whether a field seems to say what an answer must be, by its name."""
+    return bool(_CHECK.match(name)) and not _NO_CHECK.search(name)
 
 
 def write_records(records: Iterable[dict[str, Any]], path: str) -> None:

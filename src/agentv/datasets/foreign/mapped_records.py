@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.case.keys import OUTCOME_KEYS, CaseKeys
 from agentv.datasets.case.shorthand import ItemIds, is_result
-from agentv.datasets.foreign.field_guess import Guess, guess_map, map_text, unchecked_names
+from agentv.datasets.foreign.field_guess import Guess, guess_map, map_text
 from agentv.datasets.foreign.field_map import (
     FieldMap,
     check_fields,
@@ -59,6 +59,7 @@ class _MappedRecords(ForeignFormat):
     strength = 0.1
     has_sidecar = True
     refuses_cases = False
+    names_unchecked = False  # with a map, `--guess` has named them
 
     def fits(self, file: RecordFile) -> bool:
         """Tables, and arrays in .json files; other lists and lines only if a name shows which field is the input."""
@@ -108,18 +109,17 @@ class _MappedRecords(ForeignFormat):
 
     def mapper(self, document: Document) -> Mapper:
         fields = _field_map(document)
-        assert document.mapped is not None
+        mapped = document.mapped
+        assert mapped is not None
         for name in _other_lists(record_file(document.source.files[0]), fields):
-            document.mapped.differ(
-                f"the list '{name}' has records with an input too, and is not read: move it to its own file"
-            )
-
-        own = [Guess(key, key, 1.0, "") for key in _KEYS] if fields is OUR_NAMES else []
-        for name in unchecked_names(own, rows_of(record_file(document.source.files[0]))) if own else ():
-            document.mapped.differ(f"the field '{name}' looks like a check, and is not one here: it is in the metadata")
+            mapped.differ(f"the list '{name}' has records with an input too, and is not read: move it to its own file")
 
         def rows(record: Record, lose: Lose) -> list[dict[str, Any]]:
-            row = _own_row(record.data) if fields is OUR_NAMES else fields.row(record.data)
+            if fields is not OUR_NAMES:
+                row = fields.row(record.data)
+            else:
+                row = _own_row(record.data)
+                self.name_unchecked(record.data, row, mapped)
             if row.get("expected_outcome") == OUTCOME:
                 lose("a way to check the answer: the record has none, so the judge only sees the input")
             return [row]

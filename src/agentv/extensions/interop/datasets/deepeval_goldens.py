@@ -61,6 +61,18 @@ _USED = (
     *("additional_metadata", "additionalMetadata", "expected_tools", "expectedTools", "scenario", "expected_outcome"),
     *("expectedOutcome", "expectations", "turns", "user_description", "userDescription", "persona"),
 )
+_OUTCOMES = (
+    "expected_outcome",
+    "expectedOutcome",
+    "expectations",
+    "user_description",
+    "userDescription",
+    "turns",
+    "persona",
+)
+"""Keys that tell conversations of DeepEval from other records with a `scenario`."""
+
+_OWN = frozenset((*_USED, "comments", "custom_column_key_values"))
 _MUSTS = (("must",), ("must_not", "mustNot"))
 _DATA = "`equals` compares an expected output that is JSON as data, and ExactMatch of DeepEval as text"
 
@@ -76,7 +88,8 @@ class _DeepEvalGoldens(ForeignFormat):
         if lists:
             return all(isinstance(item, dict) and _MAIN & item.keys() for items in lists for item in items)
         rows = objects(file)
-        is_conversation = all_have(rows, "scenario") and not any_has(rows, *_QUESTIONS)
+        is_own = all(row.keys() <= _OWN for row in rows) or any_has(rows, *_OUTCOMES)
+        is_conversation = all_have(rows, "scenario") and not any_has(rows, *_QUESTIONS) and is_own
         return any_has(rows, *_MARKS) and (all_have(rows, "input") or is_conversation)
 
     def items(self, file: RecordFile) -> Iterator[Record]:

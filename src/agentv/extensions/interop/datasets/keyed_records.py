@@ -183,6 +183,7 @@ def __getattr__(name: str) -> KeyedRecords:
         raise AttributeError(name)
     keys = RECORD_FORMATS[name]
     attributes = {"title": keys["title"], "strength": keys["strength"], "fields": keys["fields"], "keys": keys}
+    attributes["known_metadata"] = frozenset(" ".join(keys.get("losses", ())).split())
     fmt: KeyedRecords = type(f"KeyedRecords_{name}", (KeyedRecords,), attributes)()
     globals()[name] = fmt
     return fmt

@@ -8,9 +8,10 @@ from itertools import permutations
 from string import ascii_uppercase
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, objects
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Mapper, all_have, objects, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import cell_value, filled, first_of, is_blank, metadata_of, text_of, texts_of
+from agentv.datasets.formats.dataset_format import Document
 
 _MOST_LETTERS = 4
 """More correct choices than these have too many orders."""
@@ -39,16 +40,22 @@ class _MultipleChoice(ForeignFormat):
         keys = [(a, b, c) for a in _QUESTIONS for b in _CHOICES for c in _ANSWERS if all_have(rows, a, b, c)]
         return bool(keys) and all(_texts(row[keys[0][1]]) for row in rows) and not all_have(rows, "input")
 
-    def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
+    def mapper(self, document: Document) -> Mapper:
+        """Map questions. Whether the answer `2` to `8, 4, 2` is a text or a number from 0, the other questions show."""
+        records = map(_parts, map(_with_options, objects(record_file(document.source.files[0]))))
+        answers = [(answer, texts, labels) for texts, labels, several in records for answer in several]
+        are_texts = all(_place(answer, texts, labels, is_text=True) is not None for answer, texts, labels in answers)
+        are_codes = all(_place(answer, texts, labels, is_text=False) is not None for answer, texts, labels in answers)
+        is_text = are_texts if are_texts != are_codes else None
+        return lambda record, _: self._row(record, is_text)
+
+    def _row(self, record: Record, is_text: bool | None) -> Iterable[dict[str, Any]]:
         data = _with_options(record.data)
-        options, answer = first_of(data, *_CHOICES), first_of(data, *_ANSWERS)
-        texts, labels = _texts(options), _labels(options)
-        answers = answer if isinstance(answer, list) else [answer]
+        texts, labels, answers = _parts(data)
+        letters = [_letter(answer, texts, labels, is_text) for answer in answers]
         row = {
             "id": first_of(data, *_IDS),
-            **choice_parts(
-                text_of(first_of(data, *_QUESTIONS)), texts, [_letter(item, texts, labels) for item in answers]
-            ),
+            **choice_parts(text_of(first_of(data, *_QUESTIONS)), texts, letters),
             "metadata": {**metadata_of(data, _USED), "choices": texts},
         }
         return [filled(row)]
@@ -147,17 +154,33 @@ def _labels(options: Any) -> list[str]:
     return [text_of(item.get("label")) for item in options if isinstance(item, dict)]
 
 
-def _letter(answer: Any, texts: list[str], labels: list[str]) -> str:
-    """Return the letter of an answer: a label, a number from 0, a letter, or the text of one choice."""
-    text = text_of(answer).strip()
+def _parts(data: dict[str, Any]) -> tuple[list[str], list[str], list[Any]]:
+    """Return the texts and labels of the choices of a question, and its answers."""
+    options, answer = first_of(data, *_CHOICES), first_of(data, *_ANSWERS)
+    return _texts(options), _labels(options), answer if isinstance(answer, list) else [answer]
+
+
+def _place(answer: Any, texts: list[str], labels: list[str], *, is_text: bool) -> int | None:
+    """Return the place of an answer among the choices: of a text, or of a label, a number from 0 or a letter."""
+    text, letters = text_of(answer).strip(), _characters(len(texts))
+    if is_text:
+        lettered = _LETTERED.match(text)
+        if lettered and text[lettered.end() :] in texts[ord(lettered[1]) - ord("A") :][:1]:
+            return ord(lettered[1]) - ord("A")
+        return texts.index(text) if texts.count(text) == 1 else None
     if text in labels:
-        return _characters(len(texts))[labels.index(text)]
-    if text.isdigit() and not labels and int(text) < len(texts):
-        return _characters(len(texts))[int(text)]
-    if len(text) == 1 and text.upper() in _characters(len(texts)):
-        return text.upper()
-    if texts.count(text) == 1:
-        return _characters(len(texts))[texts.index(text)]
-    if (match := _LETTERED.match(text)) and text[match.end() :] in texts[ord(match[1]) - ord("A") :][:1]:
-        return match[1]
-    raise ValueError(f"The answer '{text[:80]}' is not one of the {len(texts)} choices")
+        return labels.index(text)
+    if text.isdigit() and not labels:
+        return int(text) if int(text) < len(texts) else None
+    return letters.index(text.upper()) if len(text) == 1 and text.upper() in letters else None
+
+
+def _letter(answer: Any, texts: list[str], labels: list[str], is_text: bool | None) -> str:
+    """Return the letter of an answer. Raises ValueError if it is not a choice, or two of them."""
+    code, text = (_place(answer, texts, labels, is_text=kind) for kind in (False, True))
+    place = text if code is None or (is_text and text is not None) else code
+    if place is None:
+        raise ValueError(f"The answer '{text_of(answer)[:80]}' is not one of the {len(texts)} choices")
+    if is_text is None and None not in (code, text) and code != text and not isinstance(answer, int):
+        raise ValueError(f"The answer '{text_of(answer)}' is the text of one choice and the place of another")
+    return _characters(len(texts))[place]

@@ -101,6 +101,7 @@ class _ADK(ForeignFormat):
     strength = 0.84
     fields = "user_content → input and turns, final_response → expected_output, tool_uses → tool_trajectory"
     in_folders = True
+    names_unchecked = False  # all other fields are named
     writes = (".json",)
 
     def fits(self, file: RecordFile) -> bool:

@@ -7,7 +7,16 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import expected_calls, filled, is_blank, metadata_of, text_of, texts_of
+from agentv.datasets.foreign.values import (
+    expected_calls,
+    filled,
+    is_blank,
+    messages_of,
+    metadata_of,
+    object_at,
+    text_of,
+    texts_of,
+)
 
 GREETING = "Hi! How can I help you today?"
 """The agent's first message: the simulated user, whose instructions the agent must not see, replies to it."""
@@ -28,6 +37,7 @@ _PARTS = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 class _Tau2(ForeignFormat):
     title = "tasks of tau2"
     strength = 0.55
+    names_unchecked = False  # parts of `evaluation_criteria` are the evaluators
     fields = "user_scenario → user, actions → tool_trajectory, communicate_info → contains_all, nl_assertions → rubrics"
 
     def fits(self, file: RecordFile) -> bool:
@@ -46,14 +56,16 @@ class _Tau2(ForeignFormat):
             lose("that statements about a conversation (nl_assertions) do not count: here a judge checks them")
         if texts_of(criteria.get("communicate_info")):
             lose("that any reply may have a text of communicate_info, also with commas: the last reply must have it")
+        history = object_at(data, "initial_state").get("message_history")
         for key, what in (("initial_state", "the initial state"), ("user_tools", "the tools of the user")):
             value = data.get(key)
-            if not is_blank(filled(value) if isinstance(value, dict) else value):
+            rest = {**value, "message_history": None} if isinstance(value, dict) else value
+            if not is_blank(filled(rest) if isinstance(rest, dict) else rest):
                 lose(f"{what} of a task: it is in the metadata")
         purpose = data.get("description")
         row = {
             "id": text_of(data["id"]),
-            "input": [{"role": "assistant", "content": GREETING}],
+            "input": messages_of(history, lose) if history else [{"role": "assistant", "content": GREETING}],
             "user": {**filled({"goal": goal, "persona": text_of(scenario.get("persona"))}), **_LIMITS},
             "expected_outcome": _outcome(purpose),
             "rubrics": texts_of(criteria.get("nl_assertions")),
