@@ -34,6 +34,13 @@ def test_an_eval_with_a_trigger_and_assertions_keeps_both(folder):
     assert (trigger.settings["skill"], trigger.settings["should_trigger"]) == ("greeter", False)
 
 
+def test_a_command_of_a_check_keeps_its_arguments(folder):
+    check = {"check": "It builds.", "cmd": ["make", "all"], "expect_exit": 0}
+    folder.write("evals/evals.json", {"evals": [{"id": 1, "prompt": "Go", "assertions": [check]}]})
+    (spec,) = folder.load("evals/evals.json")[0].evaluators
+    assert spec.type == "command" and list(spec.settings["command"]) == ["make", "all"]
+
+
 def test_a_trigger_set_without_checks_is_still_one(folder):
     folder.write("greeter/evals/evals.json", {"skill_name": "g", "evals": [{"query": "Hi", "should_trigger": True}]})
     assert types(folder.load("greeter/evals/evals.json")[0]) == ["skill_trigger"]

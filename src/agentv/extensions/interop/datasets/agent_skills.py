@@ -21,9 +21,20 @@ from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import to_json
 
 _LISTS = ("evals", "cases", "test_cases", "tests", "scenarios")
-_CHECKS = ("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks")
+_CHECKS = (
+    *("expectations", "assertions", "deterministic_assertions", "rubric", "rubrics", "scorers", "checks"),
+    *("expect", "criteria", "evaluation_criteria", "success_criteria", "expected_behaviors"),
+)
+_UNWANTED = ("fail", "must_not", "anti_patterns")
+"""Keys of an eval with what the answer must not do."""
+
 _EXPECTED = ("expected_output", "expected_behavior", "expected_outcome")
-_USED = (*("id", "prompt", "input", "query", "files", "tags", "metadata", "description"), *_EXPECTED, *_CHECKS)
+_USED = (
+    *("id", "prompt", "input", "query", "files", "tags", "metadata", "description"),
+    *_EXPECTED,
+    *_CHECKS,
+    *_UNWANTED,
+)
 _NAMES = ("skill_name", "skill", "skillName")
 _RUBRIC_TEXTS = ("text", "description", "criterion", "pass_if", "expectation", "assertion", "value", "name")
 _TEXTS = {
@@ -147,12 +158,13 @@ def _checks(data: dict[str, Any], lose: Lose) -> tuple[list[Any], list[dict[str,
     rubrics: list[Any] = []
     evaluators: list[dict[str, Any]] = []
     for key in _CHECKS:
-        checks = data.get(key)
+        checks = None if isinstance(data.get(key), bool) else data.get(key)
         if isinstance(checks, dict):
             checks = [{"name": name, "text": text_of(text)} for name, text in checks.items()]
         for check in checks if isinstance(checks, list) else texts_of(checks):
             _add_check(check, rubrics, evaluators, lose)
-    return rubrics, evaluators
+    unwanted = [text for key in _UNWANTED if isinstance(data.get(key), list) for text in texts_of(data[key])]
+    return [*rubrics, *(f"Does not do this: {text}" for text in unwanted)], evaluators
 
 
 def _add_check(check: Any, rubrics: list[Any], evaluators: list[dict[str, Any]], lose: Lose) -> None:
@@ -192,7 +204,8 @@ def _entry(kind: str, check: dict[str, Any], lose: Lose) -> dict[str, Any] | Non
         passes = {"pass_codes": [codes]} if isinstance(codes, int) and 0 < codes < 256 else {}
         if "expect_substring" in check:
             lose("expect_substring of a command: only its exit code is checked")
-        return {"type": "command", "command": text_of(command), **passes}
+        is_list = isinstance(command, list) and all(isinstance(part, str) for part in command)
+        return {"type": "command", "command": command if is_list else text_of(command), **passes}
     if kind not in _JUDGED and first_of(check, *_RUBRIC_TEXTS) is not None:
         lose(f"the type '{kind}' of a check: its text is judged by a model")
     return None
