@@ -28,9 +28,9 @@ _REFUSED_HINT = (
 )
 _SHOWN_FOLDERS = (
     *((".agentv", name) for name in ("assertions", "evaluators", "graders", "prompts", "templates", "workspaces")),
-    *((".github",), (".claude", "skills"), (".agents", "skills")),
+    *((".agentv", "default-test.yaml"), (".github",), (".claude", "skills"), (".agents", "skills")),
 )
-"""Hidden folders that datasets may read from: templates, instructions and skills."""
+"""Hidden folders and files that datasets may read: templates, instructions, skills, and defaults of AgentV 5."""
 
 _IMAGE_TYPES = {
     ".png": "image/png",

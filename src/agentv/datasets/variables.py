@@ -37,10 +37,10 @@ def replace_texts(value: Any, replace: Replace, path: KeyPath = ()) -> Any:
         return replace(value, path)
     if isinstance(value, dict):
         items = {key: replace_texts(item, replace, (*path, key)) for key, item in value.items()}
-        return value if all(items[key] is value[key] for key in items) else _copied(value, items)
+        return value if all(items[key] is value[key] for key in items) else copied(value, items)
     if isinstance(value, list):
         entries = [replace_texts(item, replace, (*path, index)) for index, item in enumerate(value)]
-        return value if all(new is old for new, old in zip(entries, value, strict=True)) else _copied(value, entries)
+        return value if all(new is old for new, old in zip(entries, value, strict=True)) else copied(value, entries)
     return value
 
 
@@ -118,13 +118,13 @@ def with_vars(row: dict[str, Any], problems: Problems) -> dict[str, Any]:
         return row
     if row.get("input") is None and variables.get("input") is not None:
         own = {key: value for key, value in row.items() if value is not None}
-        row = _copied(row, {**{key: variables[key] for key in _OF_VARIABLES if key in variables}, **own})
+        row = copied(row, {**{key: variables[key] for key in _OF_VARIABLES if key in variables}, **own})
     insert = inserter(variables, problems)
     new = {key: replace_texts(row[key], insert, (key,)) for key in _TEMPLATE_KEYS if row.get(key) is not None}
     turns = row.get("turns")
     if isinstance(turns, list):
-        new["turns"] = _copied(turns, [_turn_with_vars(turn, insert, index) for index, turn in enumerate(turns)])
-    return _copied(row, {**row, **new})  # type: ignore[no-any-return]
+        new["turns"] = copied(turns, [_turn_with_vars(turn, insert, index) for index, turn in enumerate(turns)])
+    return copied(row, {**row, **new})  # type: ignore[no-any-return]
 
 
 def inserter(variables: dict[str, Any], problems: Problems) -> Replace:
@@ -151,7 +151,7 @@ def _turn_with_vars(turn: Any, insert: Replace, index: int) -> Any:
     if not isinstance(turn, dict):
         return turn
     keys = [key for key in ("input", "expected_output") if key in turn]
-    return _copied(turn, {**turn, **{key: replace_texts(turn[key], insert, ("turns", index, key)) for key in keys}})
+    return copied(turn, {**turn, **{key: replace_texts(turn[key], insert, ("turns", index, key)) for key in keys}})
 
 
 def _value(variables: dict[str, Any], name: str) -> Any:
@@ -163,7 +163,7 @@ def _value(variables: dict[str, Any], name: str) -> Any:
     return value
 
 
-def _copied(node: Any, values: Any) -> Any:
+def copied(node: Any, values: Any) -> Any:
     """Return values as a node of the same type, at the same position."""
     if isinstance(node, Map):
         return node.with_values(values)

@@ -268,7 +268,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-_OTHER_CONFIG = frozenset(("providers", "defaults", "max_concurrency"))
+_OTHER_CONFIG = frozenset(("providers", "defaults", "max_concurrency", "refs"))
 """Keys that only configurations of AgentV (TypeScript) 5 have."""
 
 
@@ -294,7 +294,8 @@ def as_config(data: Any, path: str) -> Any:
     """Return the parsed data of a configuration. An extension may read that of another tool."""
     execution = data.get("execution") if isinstance(data, dict) else None
     keys = {*data, *(execution if isinstance(execution, dict) else ())} if isinstance(data, dict) else set()
-    if _OTHER_CONFIG.isdisjoint(keys) and not os.path.isfile(os.path.join(os.path.dirname(path), "config.local.yaml")):
+    has_overlay = os.path.isfile(os.path.join(os.path.dirname(path), "config.local.yaml"))
+    if _OTHER_CONFIG.isdisjoint(keys) and not has_overlay and not isinstance(execution, str):
         return data
     with suppress(KeyError):
         return SERVICES.find("config-files")(data, path)

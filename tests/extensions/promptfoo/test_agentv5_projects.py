@@ -76,6 +76,89 @@ def test_a_configuration_has_providers_defaults_and_an_overlay(folder, command, 
     assert json.loads((folder.path / "out/run.json").read_text("utf-8"))["defaults"]["workers"] == 3
 
 
+def test_the_fields_of_a_configuration_may_be_in_files(folder, command):
+    parts = {
+        "providers": [{"id": "mock", "label": name, "runtime": {"mode": "host"}} for name in ("one", "judge-5")],
+        "defaults": {"provider": "one", "grader": "judge-5"},
+        "execution": {"max_concurrency": 3},
+    }
+    for name, part in parts.items():
+        folder.write(f".agentv/{name}.yaml", json.dumps(part))
+    folder.write(".agentv/config.yaml", {name: f"file://{name}.yaml" for name in parts})
+    folder.write("s.yaml", {"prompts": ["{{ input }}"], "tests": [{**TEST, "assert": ["Is kind"]}]})
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert "The judge 'judge-5' gave no usable verdict" in outcome.stderr
+    plan = json.loads((folder.path / "out/run.json").read_text("utf-8"))
+    assert (plan["defaults"]["workers"], plan["defaults"]["target"]) == (3, "one")
+
+
+@pytest.mark.parametrize(
+    "reference", ["ref://all", "file://{{ env.AGENTV_REPO_ROOT }}/.agentv/default-test.yaml", "file://own.yaml"]
+)
+def test_the_default_test_may_be_in_a_file_of_the_repository(folder, command, reference):
+    for name in (".agentv/default-test.yaml", "suites/own.yaml"):
+        folder.write(name, {"threshold": 0.6, "assert": [{"type": "contains", "value": "all"}]})
+    named = "file://{{ env.AGENTV_REPO_ROOT }}/.agentv/default-test.yaml"
+    folder.write(".agentv/config.yaml", {"refs": {"all": named}})
+    folder.write("suites/s.yaml", {**SUITE, "default_test": reference, "tests": [TEST]})
+    outcome = command("cases", "suites/s.yaml")
+    assert outcome.code == 0, outcome.stderr
+    (case,) = outcome.printed
+    assert [check["value"] for check in case["evaluators"]] == ["hello", "all"]
+    folder.write("suites/s.yaml", {**SUITE, "default_test": "ref://nosuch", "tests": [TEST]})
+    assert "'ref://nosuch' is not defined. Add `refs.nosuch` to" in command("cases", "suites/s.yaml").stderr
+
+
+def test_a_folder_of_tests_has_a_folder_for_each(folder, command):
+    folder.write("cases/one/workspace/note.txt", "kept")
+    folder.write("cases/one/case.yaml", {"vars": {"input": "x"}, "assert": ["Is kind"]})
+    folder.write("cases/two/case.yml", {"id": "second", "vars": {"input": "y"}, "assert": ["Is kind"]})
+    folder.write("cases/note.md", "not a test")
+    one, two = cases(folder, command, tests="./cases")
+    assert (one["id"], one["workspace"], two["id"]) == ("one", {"template": "cases/one/workspace"}, "second")
+
+
+TABLE = """id,vars.input,vars.who.name,__expected,__expected2,__metric,__threshold,__description
+greet,Hello {{ who.name }},Ada,not-contains-any:x;y,python: check.py,kind,0.8,Greets
+"""
+
+
+def test_a_table_has_the_columns_of_agentv(folder, command):
+    folder.write("t.csv", TABLE)
+    (case,) = cases(folder, command, tests="file://t.csv")
+    assert (case["id"], case["input"][0]["content"], case["expected_outcome"]) == ("greet", "Hello Ada", "Greets")
+    text, script = case["evaluators"]
+    assert (text["name"], text["negate"], text["value"]) == ("kind-1", True, ["x;y"])
+    assert (script["name"], script["script"]) == ("kind-2", ["uv", "run", "python", "check.py"])
+    assert case["execution"]["verdicts"]["pass"] == 0.8
+
+
+def test_a_table_may_have_inputs_and_reference_answers(folder, command):
+    folder.write("t.csv", "input,__prefix,__suffix,__provider_output,__expected\nhi,Say ,!,Hi!,grade: Is kind\n")
+    (case,) = cases(folder, command, tests="file://t.csv")
+    assert case["input"][0]["content"] == "Say hi!" and case["expected_output"][0]["content"] == "Hi!"
+    assert case["evaluators"][0]["rubrics"] == "Is kind"
+
+
+def test_a_file_may_have_scenarios(folder, command):
+    scenario = {"config": [{"vars": {"input": "x"}}], "tests": [{"id": "a", "assert": ["Is kind"]}]}
+    folder.write("s.json", json.dumps({"scenarios": [scenario]}))
+    assert [row["id"] for row in cases(folder, command, scenarios=["file://s.json"])] == ["a"]
+
+
+def test_a_problem_of_a_test_is_in_the_file_of_its_test(folder, command):
+    bad = "\n  vars: {input: x}\n  assert:\n    - {type: nothing}\n"
+    folder.write("two.yaml", f"# two\n- id: b{bad}- id: c\n  vars: {{}}\n  assert: [x]\n")
+    folder.write("t.csv", "id,__expected\nd,x\n")
+    entries = ("- file://two.yaml", "- id: a" + bad.rstrip().replace("\n", "\n  "), "- t.csv")
+    suite = "\n".join(("providers: [default]", "prompts: ['{{ input }}']", "tests:", *(f"  {row}" for row in entries)))
+    folder.write("s.yaml", suite)
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    outcome = command("validate", "s.yaml", "--format", "json")
+    problems = [(each["path"], each["line"]) for each in json.loads(outcome.stdout)["findings"]]
+    assert sorted(problems) == [("s.yaml", 8), ("t.csv", 2), ("two.yaml", 5), ("two.yaml", 6)]
+
+
 def test_a_problem_of_a_provider_has_its_line(folder, command):
     folder.write(".agentv/providers.yaml", "- id: cli\n  label: a\n  command: x\n  comand: y\n")
     outcome = command("validate", ".agentv/providers.yaml")
@@ -200,6 +283,8 @@ tests:
         (8, ["workers: 3"], "workers"),
         (9, ["evaluate_options:", "  timeout_ms: [1]"], "timeout_ms"),
         (9, ["environment:", "  workdri: x"], "workdri"),
+        (8, ["    assert:", "      - Says {{ env.NO_SUCH_NAME }}"], "NO_SUCH_NAME"),
+        (9, ["description: x {{ env.NO_SUCH_NAME }}", "suite: '{{ env.NO_SUCH_NAME }}'"], "'suite'"),
     ],
 )
 def test_problems_have_their_line(folder, command, line, lines, message):
@@ -215,6 +300,29 @@ def test_an_unknown_provider_has_its_line(folder, command):
     folder.write("s.yaml", LINES.strip().replace("[default]", "[default, nosuch]"))
     outcome = command("validate", "s.yaml")
     assert "2:" in next(text for text in outcome.stdout.splitlines() if "nosuch" in text).split()[0]
+
+
+def test_assertions_of_templates_are_those_of_the_test(folder, command):
+    folder.write(".agentv/templates/kind.yaml", {"assert": ["Is kind", {"include": "cheap"}]})
+    folder.write(".agentv/templates/cheap.yaml", {"assert": [{"type": "cost", "threshold": 1}]})
+    folder.write(".agentv/templates/loop.yaml", {"assert": [{"include": "loop"}]})
+    (case,) = cases(folder, command, tests=[{**TEST, "assert": [{"include": "kind"}, "Is short"]}])
+    rubric, cost = case["evaluators"]
+    assert (rubric["rubrics"], cost["type"], cost["budget"]) == (["Is kind", "Is short"], "cost", 1)
+    folder.write("s.yaml", {**SUITE, "tests": [{**TEST, "assert": [{"include": "loop"}]}]})
+    assert "'loop' is included by more than 3 templates" in command("cases", "s.yaml").stderr
+
+
+@pytest.mark.parametrize("is_flag", [True, False])
+def test_a_list_of_tools_counts_as_a_whole_or_is_named(folder, command, is_flag):
+    used = {"type": "trajectory:tool-used", "value": ["read", "write"]}
+    negated = {**used, "negate": True} if is_flag else {**used, "type": "not-trajectory:tool-used"}
+    (case,) = cases(folder, command, tests=[{**TEST, "assert": [used, negated]}])
+    first, second = case["evaluators"]
+    assert (first["mode"], [call["tool"] for call in first["expected"]]) == ("superset", ["read", "write"])
+    assert second["negate"] and second["minimums"] == {"read": 1, "write": 1}
+    outcome = command("cases", "suite.eval.yaml")
+    assert "'not-trajectory:tool-used' with a list" in outcome.stderr and "case of tool names" in outcome.stderr
 
 
 def test_a_grader_may_name_its_provider(folder, command):

@@ -54,6 +54,9 @@ Lose = Callable[[str], None]
 Mapper = Callable[[Record, Lose], Iterable[dict[str, Any] | formats.BadRow]]
 """Returns the rows of a record; a BadRow for a case that cannot be read."""
 
+_PlacedRow = tuple[str, int, formats.Row]
+"""A row with the file that it is in, if it is another one, and its line."""
+
 PlainMapper = Callable[[list[str]], formats.PlainRow | None]
 """Returns the row for the cells of a table, if it is a plain one."""
 
@@ -168,9 +171,7 @@ class ForeignFormat(formats.DatasetFormat):
         with _expect_types(file.path, self.title):
             yield from self.items(file)
 
-    def _table(
-        self, file: RecordFile, rows: Mapper, document: formats.Document, ids: ItemIds
-    ) -> Iterator[tuple[int, formats.Row]]:
+    def _table(self, file: RecordFile, rows: Mapper, document: formats.Document, ids: ItemIds) -> Iterator[_PlacedRow]:
         """Yield the rows of a table; those with a few texts are mapped without the steps in between."""
         mapped = document.mapped
         assert mapped is not None
@@ -180,7 +181,7 @@ class ForeignFormat(formats.DatasetFormat):
         for line, cells in table:
             if (row := plain(cells)) is not None:
                 mapped.cases += 1
-                yield line, row
+                yield "", line, row
                 continue
             record = Record(line, dict(zip(names, cells, strict=False)))
             yield from map(_as_plain, self._numbered(record, rows, mapped, ids))
@@ -189,16 +190,14 @@ class ForeignFormat(formats.DatasetFormat):
         """Return a function for the cells of a table with these names: a PlainRow, or None if `mapper` must map it."""
         return lambda _: None
 
-    def _numbered(
-        self, record: Record, rows: Mapper, mapped: MappedFile, ids: ItemIds
-    ) -> Iterator[tuple[int, formats.Row]]:
+    def _numbered(self, record: Record, rows: Mapper, mapped: MappedFile, ids: ItemIds) -> Iterator[_PlacedRow]:
         for row in self._checked(record, rows, mapped):
             mapped.cases += 1
             if isinstance(row, formats.BadRow):
-                yield record.line, replace(row, row={**row.row, "id": self._id(row.row, ids, mapped)})
+                yield record.file, record.line, replace(row, row={**row.row, "id": self._id(row.row, ids, mapped)})
             else:
                 numbered = {"id": self._id(row, ids, mapped), **{key: row[key] for key in row if key != "id"}}
-                yield record.line, row.with_values(numbered) if isinstance(row, Map) else numbered
+                yield record.file, record.line, row.with_values(numbered) if isinstance(row, Map) else numbered
 
     def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterator[dict[str, Any] | formats.BadRow]:
         """Yield the rows of a record; if it cannot be read, or only in part, a bad row with its own id."""
@@ -270,31 +269,31 @@ def write_records(records: Iterable[dict[str, Any]], path: str) -> None:
         stream.write(b"\n" if as_lines else b"]\n")
 
 
-def _as_plain(numbered: tuple[int, formats.Row]) -> tuple[int, formats.Row]:
+def _as_plain(placed: _PlacedRow) -> _PlacedRow:
     """Return a row of two texts as a PlainRow, which becomes a case several times faster."""
-    line, row = numbered
+    file, line, row = placed
     if type(row) is dict and row.keys() <= _PLAIN and type(row.get("input")) is str:
         expected, metadata = row.get("expected_output"), row.get("metadata")
         is_flat = metadata is None or all(type(value) in _SCALARS for value in metadata.values())
         if is_flat and (expected is None or type(expected) is str):
             outcome = row.get("expected_outcome", "")
-            return line, formats.PlainRow(row["id"], outcome, row["input"], expected, None, metadata)
-    return numbered
+            return file, line, formats.PlainRow(row["id"], outcome, row["input"], expected, None, metadata)
+    return placed
 
 
-def _batches(path: str, rows: Iterator[tuple[int, formats.Row]]) -> Iterator[formats.Batch]:
-    """Group rows on consecutive lines."""
+def _batches(path: str, rows: Iterator[_PlacedRow]) -> Iterator[formats.Batch]:
+    """Group rows on consecutive lines of a file."""
     batch: list[formats.Row] = []
-    start = 1
-    for line, row in rows:
-        if batch and (line != start + len(batch) or len(batch) == BATCH):
-            yield formats.Batch(path, start, batch)
+    start, place = 1, ""
+    for file, line, row in rows:
+        if batch and (line != start + len(batch) or len(batch) == BATCH or file != place):
+            yield formats.Batch(place or path, start, batch)
             batch = []
         if not batch:
-            start = line
+            start, place = line, file
         batch.append(row)
     if batch:
-        yield formats.Batch(path, start, batch)
+        yield formats.Batch(place or path, start, batch)
 
 
 def _own_parts(data: Any) -> dict[str, Any]:

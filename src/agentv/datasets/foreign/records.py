@@ -33,10 +33,14 @@ _YAML = (".yaml", ".yml")
 
 
 class Record(NamedTuple):
-    """One record of a file: usually an object. `line` is where it starts, or its number in a file without lines."""
+    """One record of a file: usually an object. `line` is where it starts, or its number in a file without lines.
+
+    `file` is the file that it is in, if that is not the one being read but one that it names.
+    """
 
     line: int
     data: Any
+    file: str = ""
 
 
 class RecordFile:
@@ -261,7 +265,8 @@ def items_of(value: Any) -> Iterator[Record]:
         return
     marks = getattr(value, "marks", None)
     for index, item in enumerate(value):
-        yield Record(marks[index].line + 1 if marks else index + 1, item)
+        start = marks[index] if marks else getattr(item, "start", None)
+        yield Record(index + 1 if start is None else start.line + 1, item)
 
 
 def _decoded_lines(stream: Any, file: RecordFile) -> Iterator[str]:

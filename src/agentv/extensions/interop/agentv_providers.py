@@ -18,7 +18,8 @@ _MESSAGES = "anthropic:messages:"
 _CODEX = re.compile(r"openai:(?P<agent>codex(?:-sdk|-app-server|-desktop)?)(?::(?P<model>.+))?")
 _CONFIG, _LOCAL = "config.yaml", "config.local.yaml"
 _JUDGES = frozenset(("judge_target", "grader_target"))
-_OWN, _PROGRAM = "agentv", "exec:"
+_OWN, _PROGRAM, _FILE = "agentv", "exec:", "file://"
+_IN_FILES = ("providers", "defaults", "execution", "refs")
 _NAMES = {
     "batch_requests": "provider_batching",
     "reasoning_effort": "model_reasoning_effort",
@@ -35,15 +36,24 @@ def config_of_project(data: Map, path: str) -> Map:
     workers, target = execution.get("max_concurrency"), object_at(data, "defaults").get("provider")
     own = {key: value for key, value in execution.items() if key != "max_concurrency"}
     own |= {key: value for key, value in (("workers", workers), ("target", target)) if value is not None}
-    rest = {key: value for key, value in data.items() if key not in ("providers", "defaults")}
+    rest = {key: value for key, value in data.items() if key not in ("providers", "defaults", "refs")}
     return data.with_values({**rest, **({"execution": own} if own else {})})
 
 
 def _with_overlay(data: Map, path: str) -> Map:
-    """Return a configuration with `config.local.yaml` on top, if there is one: objects are merged."""
-    local = os.path.join(os.path.dirname(path), _LOCAL)
+    """Return a configuration with the files that it names, and with `config.local.yaml` on top, if there is one."""
+    folder = os.path.dirname(path)
+    local = os.path.join(folder, _LOCAL)
     overlay = parse_settings_file(local) if os.path.isfile(local) else None
-    return _merged(data, overlay) if isinstance(overlay, dict) else data
+    data = _with_files(data, folder)
+    return _merged(data, _with_files(overlay, folder)) if isinstance(overlay, Map) else data
+
+
+def _with_files(data: Map, folder: str) -> Map:
+    """Return a configuration with the contents of the files that its fields name."""
+    named = {key: data[key] for key in _IN_FILES if str(data.get(key)).startswith(_FILE)}
+    contents = {key: parse_settings_file(os.path.join(folder, name.removeprefix(_FILE))) for key, name in named.items()}
+    return data.with_values({**data, **contents})
 
 
 def _merged(base: Any, overlay: Any) -> Any:
@@ -64,9 +74,7 @@ def targets_of_providers(data: Any, path: str) -> Any:
     config = data if name == _CONFIG else parse_settings_file(config_path) if os.path.isfile(config_path) else None
     config = _with_overlay(config, config_path) if isinstance(config, Map) else {}
     if name == _CONFIG:
-        data = config
-        if isinstance(file := config.get("providers"), str):
-            data = parse_settings_file(os.path.join(folder, file.removeprefix("file://")))
+        data = config["providers"] if isinstance(config.get("providers"), Seq) else config
     return _with_judge(_targets(data), object_at(config, "defaults").get("grader"))
 
 
@@ -128,7 +136,7 @@ def _target(entry: Map) -> Map:
         for key, value in settings.items()
         if key not in ("id", "label", "config")
     }
-    if own.get("runtime") in ("host", {"type": "host"}):  # the only one here
+    if own.get("runtime") in ("host", {"type": "host"}, {"mode": "host"}):  # the only one here
         del own["runtime"]
     command = own.get("command")
     if isinstance(command, list) and command and provider != "cli":

@@ -198,9 +198,7 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any]:
         if least == 0.0:
             raise ValueError(f"'{full_type}' with a threshold of 0 fails every answer")
         if type_.startswith("trajectory:") and grading.ignores_case:
-            grading.lose(
-                f"the case of tool names in '{full_type}': promptfoo ignores it, and here `Read` is not `read`"
-            )
+            grading.lose(f"the case of tool names in '{full_type}': it is ignored there, and here `Read` is not `read`")
         is_list = type_ == "trajectory:tool-used" and isinstance(value, list)  # none of them may be used
         own, least = {**own, "negate": True}, 1.0 if is_list else _negated_minimum(least)
     return {**own, **_common(assertion, grading, least)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.datasets.variables import copied
 from agentv.extensions.promptfoo.nunjucks.template import read_template
 from agentv.model.values import to_json
 from agentv.support.javascript.values import UNDEFINED, is_list, printed
@@ -43,8 +44,8 @@ class EnvironmentMarks(msgspec.Struct, frozen=True):
                 raise ValueError(f"'env' {what}, except for variables that are not secret: {value[:80]}")
             return text
         if isinstance(value, dict):
-            return {key: self.of(item) for key, item in value.items()}
-        return [self.of(item) for item in value] if isinstance(value, list) else value
+            return copied(value, {key: self.of(item) for key, item in value.items()})
+        return copied(value, [self.of(item) for item in value]) if isinstance(value, list) else value
 
     def _marked(self, text: str) -> str:
         """Return the mark of a variable, its default if it is not set, or the value of an expression."""

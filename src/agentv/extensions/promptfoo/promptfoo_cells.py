@@ -10,6 +10,9 @@ from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.extensions.promptfoo.assertion_entries import COMPARED, KNOWN_TYPES, REFUSED
 from agentv.extensions.promptfoo.text_assertions import list_items
 
+TABLES = (".csv", ".tsv", ".xlsx", ".xls")
+"""The endings of files whose rows are tests."""
+
 _CODE_CELL = re.compile(r"^(?:javascript|fn|eval):(?P<code>[\s\S]*)$")
 _NOT_IN_CELLS = {
     "assert-set",

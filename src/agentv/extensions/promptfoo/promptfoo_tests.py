@@ -52,7 +52,7 @@ class _LooseTests(Suite):
         self.stored, self.conversations = set(), set()
         self.files = SuiteFiles(os.path.dirname(path))
         self.targets = SuiteTargets([], self.files, ignore)
-        self.data, self.prompts, self.default, self.lines = {}, [], {}, None
+        self.data, self.prompts, self.default, self.nodes = {}, [], {}, {}
 
 
 PROMPTFOO_TESTS = _PromptfooTests()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.records import Record
+from agentv.datasets.foreign.records import Record, items_of
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
-from agentv.datasets.variables import insert_environment
+from agentv.datasets.variables import copied, insert_environment
 from agentv.errors import DatasetError, DatasetWarning, InvalidDatasetError
 from agentv.extensions.promptfoo.config_templates import EnvironmentMarks, with_provider_ids
 from agentv.extensions.promptfoo.prompt_sources import PromptTargets, read_prompts, shared_config
@@ -57,7 +58,7 @@ class Suite:
         variables = _variables(path, self.files.folder or ".")
         public = {name: value for name, value in variables.items() if value is not None}
         marks = EnvironmentMarks(own, variables, evaluates=self.is_promptfoo)
-        rest = marks.of({key: value for key, value in document.items() if key not in hidden})
+        rest = marks.of(copied(document, {key: value for key, value in document.items() if key not in hidden}))
         providers = with_provider_ids(providers, {**public, **own})
         listed = providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]
         providers = [_marked(provider, marks) for provider in listed]
@@ -81,7 +82,7 @@ class Suite:
         if NOT_CALLED in document:
             lose(f"the tests that '{os.path.basename(path)}' exports: they are checked when a run calls it")
         self.default = self._default_test()
-        self.lines = document.get("tests")
+        self.nodes = {key: document.get(key) for key in ("tests", "scenarios")}
 
     def _filter(self, name: Any) -> str:
         path = os.path.abspath(self.files.path(text_of(name)))
@@ -109,17 +110,11 @@ class Suite:
         if is_blank(tests) and is_blank(scenarios):
             yield Record(1, merged_test(self.default, {}))
             return
-        lines = (
-            [record.line for record in read_tests(self.lines, self.files, lambda _: None)]
-            if _is_inline(self.lines)
-            else []
-        )
         records = itertools.chain(
-            read_tests(tests, self.files, lose),
-            [] if is_blank(scenarios) else scenario_tests(scenarios, self.files, lose),
+            self._placed("tests", tests, partial(read_tests, files=self.files, lose=lose)),
+            self._placed("scenarios", scenarios, partial(scenario_tests, files=self.files, lose=lose)),
         )
-        for number, record in enumerate(records):
-            line = lines[number] if number < len(lines) else 1
+        for record, node in records:
             data = record.data
             if isinstance(data, dict) and data.get("vars") is PLACEHOLDERS:
                 data = {**data, "vars": {name: f"({name})" for prompt in self.prompts for name in prompt.names}}
@@ -128,7 +123,23 @@ class Suite:
                     data = merged_test(self.default, with_variable_files(data, self.files))
                 except ValueError as error:
                     data = {**merged_test(self.default, {**data, "vars": {}}), PROBLEM: str(error)}
-            yield Record(line, data)
+            yield record._replace(data=self._with_positions(data, node))
+
+    def _placed(
+        self, key: str, value: Any, read: Callable[[list[Any]], Iterator[Record]]
+    ) -> Iterator[tuple[Record, Any]]:
+        """Yield the tests that each item of a list names, with its line, and the node that they were made of."""
+        for item, place in zip(_items(value), items_of(_items(self.nodes[key])), strict=True):
+            for test in read([item]):
+                yield (test, test.data) if test.file else (test._replace(line=place.line), place.data)
+
+    def _with_positions(self, test: Any, node: Any) -> Any:  # noqa: ARG002  # only some need them
+        """Return a test with the positions of the node that it was made of."""
+        return test
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _marked(provider: Any, marks: EnvironmentMarks) -> Any:
@@ -161,10 +172,6 @@ def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:
 
 def _has_references(document: dict[str, Any]) -> bool:
     return b'"$ref":' in to_json(document)
-
-
-def _is_inline(tests: Any) -> bool:
-    return isinstance(tests, list) and all(isinstance(test, dict) for test in tests)
 
 
 def ignore(_: str) -> None:

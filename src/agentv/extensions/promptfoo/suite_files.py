@@ -14,6 +14,7 @@ from agentv.datasets.files import FileError, FileFinder
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE, call_function, check_allowed
+from agentv.extensions.promptfoo.promptfoo_cells import TABLES, test_of_row
 from agentv.model.values import to_json
 from agentv.settings.project import project_root
 from agentv.support.json_values import MISSING
@@ -40,6 +41,9 @@ class SuiteFiles:
 
     tests_function = "generate_tests"
     """The function of a Python file that returns tests, if no other one is named."""
+
+    tests_in_folder = "*"
+    """Which files of a folder have tests."""
 
     def __init__(self, folder: str, *, reads_dates: bool = False) -> None:
         self.folder = folder or "."
@@ -165,6 +169,10 @@ class SuiteFiles:
         """Yield the records of a table, a list, or lines of JSON."""
         file = RecordFile(path)
         return items_of(self.data(path)) if file.kind == "yaml" else file.records()
+
+    def test_in_file(self, path: str, data: Any) -> Any:
+        """Return the test in a row of a table; other data as they are."""
+        return test_of_row(data) if path.lower().endswith(TABLES) and isinstance(data, dict) else data
 
 
 def _pointed(value: Any, pointer: str) -> Any:

@@ -17,7 +17,6 @@ from agentv.datasets.foreign.records import Record, items_of
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
-from agentv.extensions.promptfoo.promptfoo_cells import test_of_row
 from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.registry import service
@@ -47,7 +46,6 @@ _MEDIA = (
     *(".mp4", ".webm", ".ogg", ".mov", ".avi", ".wmv", ".mkv", ".m4v"),
     *(".wav", ".mp3", ".aac", ".m4a", ".flac", ".wma", ".aiff", ".opus"),
 )
-_TABLES = (".csv", ".tsv", ".xlsx", ".xls")
 _REMOTE = ("http://", "https://", "huggingface://", "az://", "s3://", "sharepoint://")
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _UUID = re.compile(r"\bcontext(?:\?*\.|\[['\"]|\.get\(['\"])uuid\b")
@@ -87,7 +85,7 @@ def _in_files(name: str, files: SuiteFiles, lose: Lose, arguments: list[Any] | N
         yield from _generated(bare, files, lose, arguments or [])
         return
     bare, _, sheet = bare.partition("#")
-    pattern = os.path.join(bare, "*") if os.path.isdir(os.path.join(files.folder, bare)) else bare
+    pattern = os.path.join(bare, files.tests_in_folder) if os.path.isdir(os.path.join(files.folder, bare)) else bare
     paths = files.matching(pattern)
     if not paths:
         raise ValueError(f"The tests '{name}' were not found in {files.folder}")
@@ -118,14 +116,10 @@ def _download(address: str) -> str:
 
 def _in_file(path: str, files: SuiteFiles) -> Iterator[Record]:
     for record in files.records(path):
-        if path.lower().endswith(_TABLES) and isinstance(record.data, dict):
-            yield Record(record.line, test_of_row(record.data))
-        elif isinstance(record.data, dict) and isinstance(record.data.get("tests"), list):
-            yield from items_of(record.data["tests"])
-        elif isinstance(record.data, list):
-            yield from items_of(record.data)
-        else:
-            yield record
+        test = files.test_in_file(path, record.data)
+        items = test["tests"] if isinstance(test, dict) and isinstance(test.get("tests"), list) else test
+        for item in items_of(items) if isinstance(items, list) else [Record(record.line, test)]:
+            yield item._replace(file=path)
 
 
 def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record]:
@@ -133,7 +127,7 @@ def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record
     for record in items_of(value if isinstance(value, list) else [value]):
         scenarios = [record.data]
         if isinstance(record.data, str):
-            scenarios = [item for path in files.matching(record.data) for item in _list(files.data(path))]
+            scenarios = [item for path in files.matching(record.data) for item in _scenarios(files.data(path))]
         for scenario in scenarios:
             scenario = scenario if isinstance(scenario, dict) else {}
             configs = [{}] if scenario.get("config") is None else _list(_loaded(scenario["config"], files))
@@ -155,6 +149,10 @@ def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record
                     name = first_of(test.data, "id", "description") or tests.index(test) + 1
                     merged["id"] = f"{text_of(name)} [{text_of(config.get('id', number))}]"
                 yield Record(record.line, merged)
+
+
+def _scenarios(data: Any) -> list[Any]:
+    return _list(data["scenarios"] if isinstance(data, dict) and "scenarios" in data else data)
 
 
 def _loaded(value: Any, files: SuiteFiles) -> Any:

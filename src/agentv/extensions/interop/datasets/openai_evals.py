@@ -222,7 +222,7 @@ class _OpenAIHosted(ForeignFormat):
             yield from file.records()
             return
         shared = {key: document[key] for key in ("testing_criteria", "input_messages") if document.get(key)}
-        for line, item in items_of(_contents(document) or []):
+        for line, item, _ in items_of(_contents(document) or []):
             yield Record(line, {**shared, **(item if "item" in item else {"item": item})})
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:

@@ -55,14 +55,14 @@ class _SkillTriggers(ForeignFormat):
             for data, (wanted, unwanted) in sets:
                 name = skill if data is document else text_of(data.get("name"))
                 for key in (wanted, unwanted):
-                    for line, item in items_of(data[key]):
+                    for line, item, _ in items_of(data[key]):
                         query = item if isinstance(item, dict) else {"query": item}
                         yield Record(line, {**query, "should_trigger": key == wanted, "skill": name})
             return
         entries = _listed(document)
         records = list(items_of(entries) if entries is not None else file.records())
         added = {"skill": skill, "skills": _named_skills(record.data for record in records)}
-        for line, item in records:
+        for line, item, _ in records:
             yield Record(line, {**added, **item} if isinstance(item, dict) else item)
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002

@@ -92,7 +92,7 @@ def read_rows(path: Path, *lists: str) -> Iterator[tuple[int, Fields]]:
         records = items_of(items or (list(document.values()) if is_by_id else [document]))
     else:
         records = file.records()
-    for line, row in records:
+    for line, row, _ in records:
         if not isinstance(row, dict):
             raise problem(path, f"Entry {line} is not an object")
         yield line, Fields(row)

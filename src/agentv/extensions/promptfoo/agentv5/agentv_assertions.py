@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.datasets.foreign.values import object_at, text_of
+from agentv.extensions.promptfoo.agentv5.earlier_forms import listed
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row
 from agentv.extensions.promptfoo.assertion_entries import REFUSED, entries_of
 from agentv.extensions.promptfoo.config_templates import is_template, names_of, rendered_strictly
@@ -36,13 +37,15 @@ _OF_PROMPTFOO = frozenset(
 _NOT_RENDERED = ("type", "metric", "name", "prompt", "command", "cwd", "config", "fields")
 """Keys whose braces are not variables of the test, such as `{{ output }}` in the prompt of a judge."""
 
+_MOST_TEMPLATES = 3
+_TRAJECTORY = "trajectory:"
 _CODE = ("javascript", "python", "script")
 
 
 def evaluators_of(assertions: Any, grading: Grading, transform: Any = None) -> list[Any]:
     """Return the evaluators for a list of assertions. `transform` is the test's own. Raises ValueError."""
     evaluators: list[Any] = []
-    for assertion in assertions if isinstance(assertions, list) else [] if is_blank(assertions) else [assertions]:
+    for assertion in _with_templates(assertions, grading, _MOST_TEMPLATES):
         if isinstance(assertion, str) and assertion.startswith("file://"):
             loaded = grading.read_file(assertion)
             evaluators += evaluators_of(loaded if isinstance(loaded, list) else [loaded], grading, transform)
@@ -54,6 +57,24 @@ def evaluators_of(assertions: Any, grading: Grading, transform: Any = None) -> l
         else:
             raise ValueError(f"An assertion must be an object or a text, got {text_of(assertion)[:80]}")
     return placed_list(_with_rubric(evaluators, grading, transform))
+
+
+def _with_templates(assertions: Any, grading: Grading, depth: int) -> list[Any]:
+    """Return a list of assertions with those of the templates that it includes, which may include others."""
+    expanded: list[Any] = []
+    for assertion in listed(assertions):
+        if not isinstance(assertion, dict) or assertion.keys() != {"include"}:
+            expanded.append(assertion)
+            continue
+        name = text_of(assertion["include"])
+        if not depth:
+            raise ValueError(f"'{name}' is included by more than {_MOST_TEMPLATES} templates")
+        path = name if name.startswith(".") or set(name) & set("/\\") else f".agentv/templates/{name}.yaml"
+        template = grading.read_file(path)
+        if not isinstance(template, dict) or not isinstance(template.get("assert"), list):
+            raise ValueError(f"The template '{name}' must have a list 'assert'")
+        expanded += _with_templates(template["assert"], grading, depth - 1)
+    return expanded
 
 
 def _with_rubric(evaluators: list[Any], grading: Grading, transform: Any) -> list[Any]:
@@ -74,7 +95,7 @@ def _entries(assertion: dict[str, Any], grading: Grading, transform: Any) -> lis
     type_ = full_type.removeprefix("not-")
     if type_ == "assert-set":
         return [_set_entry(assertion, grading, transform)]
-    if type_ in _OF_PROMPTFOO or type_.startswith("trajectory:"):
+    if type_ in _OF_PROMPTFOO or type_.startswith(_TRAJECTORY):
         return _translated(assertion, type_, grading, transform)
     if type_ == "cost" and "threshold" in assertion:
         assertion["budget"] = assertion.pop("threshold")
@@ -138,17 +159,33 @@ def _with_config(member: Any, config: dict[str, Any]) -> Any:
 def _translated(assertion: dict[str, Any], type_: str, grading: Grading, transform: Any) -> list[dict[str, Any]]:
     """Return the evaluator of a type of promptfoo; none if it cannot be kept, which is a loss."""
     value = assertion.get("value")
-    if type_.startswith("trajectory:") and isinstance(value, dict) and "tool" in value:
+    if type_.startswith(_TRAJECTORY) and isinstance(value, dict) and "tool" in value:
         assertion["value"] = {"name": value["tool"], **{key: item for key, item in value.items() if key != "tool"}}
     if type_ in EMBEDDED and isinstance(assertion.get("config"), dict) and "embedding_provider" in assertion["config"]:
         raise ValueError("'embedding_provider' of 'similar' is not supported. Name a target of the project: `provider`")
     if type_ not in _CODE:
         _inserted(value, grading)  # counts names that are not variables
+    if type_.startswith(_TRAJECTORY) and assertion.pop("negate", False):
+        is_negated = assertion["type"] == type_
+        assertion["type"] = f"not-{type_}" if is_negated else type_
     plain = {key: item for key, item in assertion.items() if key not in _GATES}
     entries = entries_of([plain], grading, transform)
+    if type_.startswith(_TRAJECTORY) and isinstance(value, list) and len(value) > 1:
+        entries = [_whole(entry, grading) for entry in entries]
     gates: dict[str, Any] = {key: assertion[key] for key in ("required", "min_score") if key in assertion}
     is_twice = bool(assertion.get("negate"))
     return [{**_without_gate(entry), **gates, "negate": entry.get("negate", False) != is_twice} for entry in entries]
+
+
+def _whole(entry: dict[str, Any], grading: Grading) -> dict[str, Any]:
+    """Return an evaluator of a list of tools that scores 1 only if all of them are called, in any order."""
+    minimums = entry.get("minimums")
+    if entry.get("negate"):
+        grading.lose("score 0 of 'not-trajectory:tool-used' with a list: each of its tools counts")
+    elif minimums is not None:
+        rest = {key: value for key, value in entry.items() if key != "minimums"}
+        return {**rest, "mode": "superset", "expected": [{"tool": name} for name in minimums]}
+    return entry
 
 
 def _without_gate(entry: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from agentv.datasets.case.shorthand import is_message
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.records import Record
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import inserter, replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, texts_in, with_variables
@@ -24,6 +24,7 @@ from agentv.extensions.promptfoo.agentv5.earlier_forms import (
     with_current_forms,
 )
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
+from agentv.extensions.promptfoo.agentv5.suite_references import FOLDER, default_test_of, test_in_file, with_root
 from agentv.extensions.promptfoo.agentv5.typescript_suite import document_at, is_typescript
 from agentv.extensions.promptfoo.config_templates import names_of
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
@@ -69,6 +70,7 @@ def _with_defaults(document: dict[str, Any], path: str) -> Any:
     own = object_at(document, "env")
 
     def replace(text: str, _: KeyPath) -> str:
+        text = with_root(text, folder)
         return _ENV_DEFAULT.sub(chosen, text) if "env" in text and "default" in text else text
 
     def chosen(match: re.Match[str]) -> str:
@@ -92,15 +94,17 @@ class AgentvSuite(Suite):
     is_promptfoo = False
 
     def __init__(self, path: str, lose: Lose) -> None:
-        document = with_current_forms(_with_defaults(document_at(path), path))
+        written = document_at(path)
+        document = with_current_forms(_with_defaults(written, path))
         if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
             document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
         document = {**document, "prompts": prompts_of(document.get("prompts"))}
-        shared = {**document, "defaultTest": document.get("default_test"), "tests": _with_imports(document)}
-        super().__init__(
-            path, {key: value for key, value in shared.items() if key not in ("providers", "targets")}, lose
-        )
-        self.files.tests_function = "create_tests"
+        default = default_test_of(document.get("default_test"), os.path.dirname(path) or ".")
+        shared = {**document, "defaultTest": default, "tests": _with_imports(document)}
+        rest = {key: value for key, value in shared.items() if key not in ("providers", "targets")}
+        super().__init__(path, placed_row(rest, written, {"defaultTest": "default_test"}), lose)
+        self.files.tests_function, self.files.tests_in_folder = "create_tests", FOLDER
+        self.files.test_in_file = partial(test_in_file, folder=self.files.folder)  # type: ignore[method-assign]
         if is_typescript(path):
             self.files.add_program(os.path.abspath(path))
         match = _ENV_LEFT.search(text_of(self.data))
@@ -119,12 +123,8 @@ class AgentvSuite(Suite):
             self.names = [name for name in [self.target(defaults["provider"])] if name is not None]
         self.judge = None if is_blank(defaults.get("grader")) else self.target(defaults["grader"])
 
-    def tests(self, lose: Lose) -> Iterator[Record]:
-        """Yield all tests, with the positions of those that are written in the suite itself."""
-        nodes = self.lines if isinstance(self.lines, list) else []
-        for number, record in enumerate(super().tests(lose)):
-            node = nodes[number] if number < len(nodes) and isinstance(nodes[number], dict) else None
-            yield Record(record.line, with_positions(record.data, node))
+    def _with_positions(self, test: Any, node: Any) -> Any:
+        return with_positions(test, node)
 
     def target(self, provider: Any) -> str | None:
         """Return the name of a target of the project, or of a provider that is written out."""
@@ -332,6 +332,7 @@ def _grading(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]
     return Grading(
         variables=texts,
         has_threshold=True,
+        ignores_case=True,
         judge=judge,
         embedder=lambda provider: suite.targets.embedder(None, None) if is_blank(provider) else suite.target(provider),
         read_file=suite.files.content,

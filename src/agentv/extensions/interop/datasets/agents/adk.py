@@ -126,7 +126,7 @@ class _ADK(ForeignFormat):
     def items(self, file: RecordFile) -> Iterator[Record]:
         document, rows = document_of(file), objects(file)
         if scenarios := _scenarios(document):
-            yield from (Record(line, {"conversation_scenario": item}) for line, item in items_of(scenarios))
+            yield from (Record(line, {"conversation_scenario": item}) for line, item, _ in items_of(scenarios))
         elif document:
             yield from items_of(first_of(document, *_CASES))
         elif all_have(rows, "data"):
