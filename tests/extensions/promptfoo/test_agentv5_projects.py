@@ -201,6 +201,23 @@ def test_a_setup_command_creates_the_folder_of_an_environment(folder, command):
     assert outcome.code == 0, outcome.stdout
 
 
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_extensions_run_after_the_setup_of_an_environment(folder, command):
+    folder.write(".agentv/providers.yaml", '- {id: cli, label: default, command: "cat *.txt > {OUTPUT_FILE}"}\n')
+    append = "appendFileSync(`${context.workspace_path}/log.txt`, `${hookName} ${context.test_id}`);"
+    function = f"export const beforeAll = (context, {{ hookName }}) => {{ {append} }};"
+    folder.write("h.mjs", f'import {{ appendFileSync }} from "node:fs";\n{function}')
+    program = ["sh", "-c", "cat > /dev/null; echo it\\'s > log.txt"]
+    setup = {"command": program, "cwd": "../../wd", "timeout_ms": 9000}
+    folder.write("wd/kept.txt", "kept\n")
+    folder.write(".agentv/environments/host.yaml", {"type": "host", "workdir": "../../wd", "setup": setup})
+    check = {"type": "regex", "value": "kept\\nit's\\nbeforeAll "}
+    suite = {**SUITE, "environment": "file://.agentv/environments/host.yaml", "extensions": ["file://h.mjs:beforeAll"]}
+    folder.write("s.yaml", {**suite, "tests": [{**TEST, "assert": [check]}]})
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert "Passed 100 %" in outcome.stdout, (folder.path / "out/results.jsonl").read_text()
+
+
 @pytest.mark.parametrize("extension", ["file://hooks.py:beforeAll", "file://hooks.mjs:sometime", "other:thing", 3])
 def test_other_extensions_are_refused_by_name(folder, command, extension):
     folder.write("s.yaml", {**SUITE, "extensions": [extension], "tests": [TEST]})
@@ -283,8 +300,8 @@ tests:
         (8, ["workers: 3"], "workers"),
         (9, ["evaluate_options:", "  timeout_ms: [1]"], "timeout_ms"),
         (9, ["environment:", "  workdri: x"], "workdri"),
-        (8, ["    assert:", "      - Says {{ env.NO_SUCH_NAME }}"], "NO_SUCH_NAME"),
-        (9, ["description: x {{ env.NO_SUCH_NAME }}", "suite: '{{ env.NO_SUCH_NAME }}'"], "'suite'"),
+        (8, ["    assert:", "      - Says ${{ NO_SUCH_NAME }}"], "NO_SUCH_NAME"),
+        (9, ["description: x ${{ NO_SUCH_NAME }}", "suite: '${{ NO_SUCH_NAME }}'"], "'suite'"),
     ],
 )
 def test_problems_have_their_line(folder, command, line, lines, message):
@@ -323,6 +340,38 @@ def test_a_list_of_tools_counts_as_a_whole_or_is_named(folder, command, is_flag)
     assert second["negate"] and second["minimums"] == {"read": 1, "write": 1}
     outcome = command("cases", "suite.eval.yaml")
     assert "'not-trajectory:tool-used' with a list" in outcome.stderr and "case of tool names" in outcome.stderr
+
+
+def test_a_variable_that_is_not_set_is_empty_and_named(folder, command, monkeypatch):
+    monkeypatch.setenv("CITY_OF_TEST", "Oslo")
+    text = "{{ env.CITY_OF_TEST }}, {{ env.NO_SUCH_NAME }}!"
+    folder.write("t.yaml", json.dumps([{"id": "b", "vars": {"input": text}, "assert": ["x"]}]))
+    tests = ["file://t.yaml", {**TEST, "vars": {"input": text}}]
+    rows = cases(folder, command, tests=tests)
+    assert [row["input"][0]["content"] for row in rows] == ["Oslo, !", "Oslo, !"]
+    outcome = command("cases", "suite.eval.yaml", "--strict")
+    assert outcome.code == 2 and "'{{ env.NO_SUCH_NAME }}': the variable is not set" in outcome.stderr
+
+
+def test_an_input_is_a_variable_of_the_prompts_or_in_a_file(folder, command):
+    folder.write("rows.jsonl", json.dumps({"id": "a", "input": "hi", "assert": ["x"]}) + "\n")
+    (case,) = cases(folder, command, prompts=["Politely: {{ input }}"], tests="rows.jsonl")
+    assert case["input"][0]["content"] == "Politely: hi"
+    folder.write("task/PROMPT.md", "Fix it\n")
+    folder.write("log.txt", "broken\n")
+    test = {"id": "b", "criteria": "fixed", "input_files": ["./log.txt", "./task/PROMPT.md"]}
+    folder.write("s.yaml", {"providers": ["default"], "tests": [test]})
+    (case,) = command("cases", "s.yaml").printed
+    parts = [(part["type"], part["value"].strip()) for part in case["input"][0]["content"]]
+    assert parts == [("file", "./log.txt"), ("text", "Fix it")]
+
+
+def test_a_chat_may_have_files_of_variables(folder, command):
+    folder.write("facts.md", "facts")
+    content = [{"type": "file", "value": "{{ place }}"}, {"type": "text", "value": "Sum up {{ input }}"}]
+    test = {**TEST, "vars": {"input": "it", "place": "./facts.md"}}
+    (case,) = cases(folder, command, prompts=[[{"role": "user", "content": content}]], tests=[test])
+    assert [part["value"] for part in case["input"][0]["content"]] == ["./facts.md", "Sum up it"]
 
 
 def test_a_grader_may_name_its_provider(folder, command):

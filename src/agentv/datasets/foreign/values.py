@@ -183,6 +183,8 @@ def _part(item: Any, lose: Lose) -> dict[str, str] | None:
         return None
     if isinstance(item.get("text"), str):
         return {"type": "text", "value": item["text"]}
+    if item.get("type") in ("text", "file", "image") and isinstance(item.get("value"), str):  # ours
+        return {"type": item["type"], "value": item["value"]}
     image = item.get("image_url") or item.get("image")
     address = image.get("url") if isinstance(image, dict) else image
     address = _inline_image(item) if address is None else address

@@ -57,7 +57,7 @@ class Suite:
         hidden = ("env", "providers", "targets")
         variables = _variables(path, self.files.folder or ".")
         public = {name: value for name, value in variables.items() if value is not None}
-        marks = EnvironmentMarks(own, variables, evaluates=self.is_promptfoo)
+        self.marks = marks = EnvironmentMarks(own, variables, evaluates=self.is_promptfoo)
         rest = marks.of(copied(document, {key: value for key, value in document.items() if key not in hidden}))
         providers = with_provider_ids(providers, {**public, **own})
         listed = providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]

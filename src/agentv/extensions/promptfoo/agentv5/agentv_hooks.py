@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+import shlex
 from typing import Any
 
 from agentv.datasets.foreign.values import is_blank, text_of
 
 _HOOKS = {"beforeAll": "before_all", "beforeEach": "before_each", "afterEach": "after_each", "afterAll": "after_all"}
+_EXTENSIONS_MS = 60_000
+"""Time for extensions after a setup with a time limit."""
+
 _RULES = "agentv:agent-rules"
 _RULE_KINDS = ("skills", "hooks", "agents", "rules")
 _PROGRAMS = {".mjs": "node", ".js": "node", ".cjs": "node", ".ts": "bun", ".mts": "bun", ".cts": "bun"}
@@ -27,11 +30,8 @@ for (let index = 0; index < calls.length; index += 2) {
 """Imports modules one after another, and calls a function of each with the context of the hook."""
 
 
-def workspace_of_extensions(extensions: Any, reserved: Container[str] = ()) -> dict[str, Any]:
-    """Return the workspace with the hooks and files of extensions. Raises ValueError for those that are not supported.
-
-    Hooks that are `reserved` by the environment cannot be used.
-    """
+def workspace_of_extensions(extensions: Any) -> dict[str, Any]:
+    """Return the workspace with the hooks and files of extensions. Raises ValueError for one that is not supported."""
     calls: dict[str, list[str]] = {}
     files: dict[str, str] = {}
     for extension in extensions if isinstance(extensions, list) else [extensions]:
@@ -47,10 +47,23 @@ def workspace_of_extensions(extensions: Any, reserved: Container[str] = ()) -> d
             raise ValueError(f"The extension '{id}' must name a JavaScript file and a hook: file://hooks.mjs:beforeAll")
         calls.setdefault(hook, []).extend((path, function))
     hooks = {_HOOKS[hook]: {"command": _command(hook, names)} for hook, names in calls.items()}
-    for name in hooks:
-        if name in reserved:
-            raise ValueError(f"'environment.setup' and an extension for '{name}' cannot be combined")
     return {**({"hooks": hooks} if hooks else {}), **({"files": files} if files else {})}
+
+
+def with_extensions(workspace: dict[str, Any], extensions: Any) -> dict[str, Any]:
+    """Return the workspace of an environment whose setup runs before the hooks of extensions for all jobs."""
+    setup, hooks = workspace.get("hooks"), workspace_of_extensions(extensions).get("hooks", {})
+    if not setup or "before_all" not in hooks:
+        return workspace
+    first = setup["before_all"]
+    limit = {"timeout_ms": first["timeout_ms"] + _EXTENSIONS_MS} if "timeout_ms" in first else {}
+    steps = " && ".join(f'printf %s "$context" | ({_shell_line(hook)})' for hook in (first, hooks["before_all"]))
+    return {**workspace, "hooks": {"before_all": {"command": ["sh", "-c", f"context=$(cat)\n{steps}"], **limit}}}
+
+
+def _shell_line(hook: dict[str, Any]) -> str:
+    command = hook["command"] if isinstance(hook["command"], str) else shlex.join(hook["command"])
+    return f"cd {shlex.quote(hook['cwd'])} && {command}" if hook.get("cwd") else command
 
 
 def _rule_files(settings: dict[str, Any]) -> dict[str, str]:

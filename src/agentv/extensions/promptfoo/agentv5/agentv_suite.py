@@ -109,10 +109,10 @@ class _AgentvSuite(ForeignFormat):
             header |= _notes(data)
             targets = {"targets": suite.names} if suite.names else object_at(data, "execution")
             header["execution"] = {**targets, **_execution(data, lose)}
-            environment = data.get("environment")
-            prepared = {} if is_blank(environment) else workspace_of(environment, suite.files)  # each case has its own
+            if not is_blank(data.get("environment")):
+                workspace_of(data["environment"], suite.files)  # which each case has, with the hooks of extensions
             if not is_blank(data.get("extensions")):
-                header["workspace"] = workspace_of_extensions(data["extensions"], prepared.get("hooks", {}))
+                header["workspace"] = workspace_of_extensions(data["extensions"])
             if not is_blank(data.get("suite")) and is_blank(data.get("name")):
                 header["dataset"] = data["suite"]
         except ValueError as error:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from agentv.datasets.case.shorthand import is_message
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
-from agentv.datasets.variables import inserter, replace_texts
+from agentv.datasets.variables import copied, insert_environment, inserter, replace_texts
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, texts_in, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
+from agentv.extensions.promptfoo.agentv5.agentv_hooks import with_extensions
 from agentv.extensions.promptfoo.agentv5.agentv_prompts import prompts_of
 from agentv.extensions.promptfoo.agentv5.earlier_forms import (
     ASSERTIONS,
@@ -38,6 +38,7 @@ from agentv.registry import service
 from agentv.settings.project import project_root
 from agentv.support.yaml.yaml_parser import parse_yaml
 from agentv.trust.env_file import load_environment
+from agentv.trust.roots import is_trusted
 
 _KEPT = (
     *("conversation_id", "depends_on", "on_dependency_failure", "mode", "aggregation", "on_turn_failure", "tags"),
@@ -61,23 +62,40 @@ _OWN_KINDS = frozenset(
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
 _PART = re.compile(r"\{\{\s*[\w.]+\s*\}\}")
 _ENV_DEFAULT = re.compile(r"""\{\{\s*env\.(\w+)\s*\|\s*default\(\s*(['"])(.*?)\2\s*(?:,\s*true\s*)?\)\s*\}\}""")
+_ENV_PLAIN = re.compile(r"\{\{-?\s*env\.(\w+)\s*-?\}\}")
+_OF_PROVIDERS = (("providers",), ("targets",), ("target",), ("env",))
+"""Places whose variables are those of targets."""
+
 _ENV_LEFT = re.compile(r"\{\{-?\s*env\b[^}]*\}\}")
 
 
-def _with_defaults(document: dict[str, Any], path: str) -> Any:
-    """Return a document with the default of each variable of the environment that has one and is not set."""
-    folder = os.path.dirname(path) or "."
-    own = object_at(document, "env")
+def _with_defaults(data: Any, path: str, own: dict[str, Any], lose: Lose) -> Any:
+    """Return data with the default of each variable of the environment that is not set, or nothing, which is a loss.
 
-    def replace(text: str, _: KeyPath) -> str:
-        text = with_root(text, folder)
-        return _ENV_DEFAULT.sub(chosen, text) if "env" in text and "default" in text else text
+    `own` are the variables that the suite sets.
+    """
+    folder = os.path.dirname(path) or "."
+
+    def replace(text: str, place: KeyPath) -> str:
+        if place[:1] in _OF_PROVIDERS or "env." not in text:
+            return text
+        text = _ENV_DEFAULT.sub(chosen, with_root(text, folder))
+        return _ENV_PLAIN.sub(value_or_nothing, text) if is_trusted(path) else text
 
     def chosen(match: re.Match[str]) -> str:
-        is_set = match[1] in own or load_environment(folder, project_root(folder)).variables.get(match[1])
-        return f"{{{{ env.{match[1]} }}}}" if is_set else match[3]
+        return f"{{{{ env.{match[1]} }}}}" if is_set(match[1]) else match[3]
 
-    return replace_texts(document, replace)
+    def value_or_nothing(match: re.Match[str]) -> str:
+        if is_set(match[1]):
+            return match[0]
+        lose(f"'{match[0]}': the variable is not set, so that it is empty")
+        return ""
+
+    def is_set(name: str) -> bool:
+        environment = load_environment(folder, project_root(folder))
+        return name in own or environment.is_secret(name) or bool(environment.variables.get(name))
+
+    return replace_texts(data, replace)
 
 
 def _with_imports(document: dict[str, Any]) -> Any:
@@ -89,13 +107,17 @@ def _with_imports(document: dict[str, Any]) -> Any:
 
 
 class AgentvSuite(Suite):
-    """An open suite. `names` are the targets that are evaluated, and `judge` that of its graders."""
+    """An open suite. `names` are the targets that are evaluated, and `judge` that of its graders.
+
+    `has_prompts` is false if its prompt is a file next to it.
+    """
 
     is_promptfoo = False
 
     def __init__(self, path: str, lose: Lose) -> None:
         written = document_at(path)
-        document = with_current_forms(_with_defaults(written, path))
+        document = with_current_forms(_with_defaults(written, path, object_at(written, "env"), lose))
+        self.has_prompts = not is_blank(document.get("prompts"))
         if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
             document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
         document = {**document, "prompts": prompts_of(document.get("prompts"))}
@@ -104,7 +126,8 @@ class AgentvSuite(Suite):
         rest = {key: value for key, value in shared.items() if key not in ("providers", "targets")}
         super().__init__(path, placed_row(rest, written, {"defaultTest": "default_test"}), lose)
         self.files.tests_function, self.files.tests_in_folder = "create_tests", FOLDER
-        self.files.test_in_file = partial(test_in_file, folder=self.files.folder)  # type: ignore[method-assign]
+        self.files.test_in_file = self._test_in_file  # type: ignore[method-assign]
+        self._lose = lose
         if is_typescript(path):
             self.files.add_program(os.path.abspath(path))
         match = _ENV_LEFT.search(text_of(self.data))
@@ -122,6 +145,14 @@ class AgentvSuite(Suite):
         if not self.names and not is_blank(defaults.get("provider")):
             self.names = [name for name in [self.target(defaults["provider"])] if name is not None]
         self.judge = None if is_blank(defaults.get("grader")) else self.target(defaults["grader"])
+
+    def _test_in_file(self, path: str, data: Any) -> Any:
+        test = test_in_file(path, data, self.files.folder)
+        if "env." not in text_of(test):
+            return test
+        own = object_at(self.data, "env")
+        marked = self.marks.of(_with_defaults(test, self.path, own, self._lose))
+        return insert_environment(marked, self.path, self.files.folder)
 
     def _with_positions(self, test: Any, node: Any) -> Any:
         return with_positions(test, node)
@@ -180,6 +211,7 @@ def trials_of(repeat: Any, lose: Lose) -> Any:
 
 def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[dict[str, Any]]:
     """Yield the cases of a test: one for each combination of its lists of texts. Raises ValueError."""
+    test = _with_prompt_input(suite, test)
     variables = with_files(object_at(test, "vars"), suite.files)
     lists = {key: value for key, value in variables.items() if _is_texts(value)}
     for values, told_apart in combinations(lists):
@@ -187,6 +219,22 @@ def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[
         if told_apart and "id" in row:
             row["id"] = f"{row['id']} [{told_apart}]"
         yield row
+
+
+def _with_prompt_input(suite: AgentvSuite, test: dict[str, Any]) -> dict[str, Any]:
+    """Return a test whose input is a variable of the prompts, or in a file that it attaches without prompts."""
+    if suite.has_prompts:
+        if is_blank(test.get("input")):
+            return test
+        variables = {**object_at(test, "vars"), "input": test["input"]}
+        rest = {key: value for key, value in test.items() if key not in ("input", "input_files")}
+        return copied(test, {**rest, "vars": variables})  # type: ignore[no-any-return]
+    names = listed(test.get("input_files"))
+    name = next((name for name in names if os.path.basename(str(name)) == _PROMPT_FILE), None)
+    if name is None or not is_blank(test.get("input")):
+        return test
+    text = suite.files.text(suite.files.path(name))
+    return copied(test, {**test, "input": text, "input_files": [other for other in names if other != name]})  # type: ignore[no-any-return]
 
 
 def _resolved(variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
@@ -254,7 +302,9 @@ def _details(suite: AgentvSuite, test: dict[str, Any], grading: Grading) -> dict
         details["metadata"] = test["metadata"]
     environment = first_of(test, "environment") or suite.data.get("environment")
     if not is_blank(environment):
-        details["workspace"] = workspace_of(environment, suite.files)
+        workspace = workspace_of(environment, suite.files)
+        extensions = suite.data.get("extensions")
+        details["workspace"] = workspace if is_blank(extensions) else with_extensions(workspace, extensions)
     if isinstance(test.get("turns"), list):
         details["turns"] = placed_list([_turn(turn, grading) for turn in test["turns"]])
     return details
