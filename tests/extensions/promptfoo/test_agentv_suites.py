@@ -71,6 +71,7 @@ TEST = "\ntests: [{id: a, criteria: b, vars: {input: x}}]"
     [
         ("providers: [a]\nextensions: ['other:x']" + TEST, "The extension 'other:x' is not supported"),
         ("providers: [a]\nnunjucks_filters: {up: up.js}" + TEST, "'nunjucks_filters' is not supported"),
+        ("target: {extends: base, model: m}" + TEST, "'target.model' next to 'extends' is not supported"),
         ("environment: {type: docker, image: x}" + TEST, "'environment' of type 'docker' is not supported"),
         ("environment: {workdir: ., secrets: [X]}" + TEST, "'environment.secrets' is not supported"),
         ("providers: [a]\nprompts: ['{{ input }}']\ntests: [{id: a, criteria: b}]", "'input', which is the prompt"),

@@ -11,6 +11,7 @@ from agentv.datasets.case.shorthand import is_message
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.datasets.variables import copied, insert_environment, inserter, replace_texts
+from agentv.errors import DatasetWarning
 from agentv.extensions.promptfoo.agentv5.agentv_assertions import evaluators_of, texts_in, with_variables
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.agentv_hooks import with_extensions
@@ -38,7 +39,6 @@ from agentv.registry import service
 from agentv.settings.project import project_root
 from agentv.support.yaml.yaml_parser import parse_yaml
 from agentv.trust.env_file import load_environment
-from agentv.trust.roots import is_trusted
 
 _KEPT = (
     *("conversation_id", "depends_on", "on_dependency_failure", "mode", "aggregation", "on_turn_failure", "tags"),
@@ -62,38 +62,23 @@ _OWN_KINDS = frozenset(
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
 _PART = re.compile(r"\{\{\s*[\w.]+\s*\}\}")
 _ENV_DEFAULT = re.compile(r"""\{\{\s*env\.(\w+)\s*\|\s*default\(\s*(['"])(.*?)\2\s*(?:,\s*true\s*)?\)\s*\}\}""")
-_ENV_PLAIN = re.compile(r"\{\{-?\s*env\.(\w+)\s*-?\}\}")
-_OF_PROVIDERS = (("providers",), ("targets",), ("target",), ("env",))
-"""Places whose variables are those of targets."""
-
 _ENV_LEFT = re.compile(r"\{\{-?\s*env\b[^}]*\}\}")
 
 
-def _with_defaults(data: Any, path: str, own: dict[str, Any], lose: Lose) -> Any:
-    """Return data with the default of each variable of the environment that is not set, or nothing, which is a loss.
+def _with_defaults(data: Any, path: str, own: dict[str, Any]) -> Any:
+    """Return data with the default of each variable of the environment that has one and is not set.
 
     `own` are the variables that the suite sets.
     """
     folder = os.path.dirname(path) or "."
 
-    def replace(text: str, place: KeyPath) -> str:
-        if place[:1] in _OF_PROVIDERS or "env." not in text:
-            return text
-        text = _ENV_DEFAULT.sub(chosen, with_root(text, folder))
-        return _ENV_PLAIN.sub(value_or_nothing, text) if is_trusted(path) else text
+    def replace(text: str, _: KeyPath) -> str:
+        text = with_root(text, folder)
+        return _ENV_DEFAULT.sub(chosen, text) if "env" in text and "default" in text else text
 
     def chosen(match: re.Match[str]) -> str:
-        return f"{{{{ env.{match[1]} }}}}" if is_set(match[1]) else match[3]
-
-    def value_or_nothing(match: re.Match[str]) -> str:
-        if is_set(match[1]):
-            return match[0]
-        lose(f"'{match[0]}': the variable is not set, so that it is empty")
-        return ""
-
-    def is_set(name: str) -> bool:
-        environment = load_environment(folder, project_root(folder))
-        return name in own or environment.is_secret(name) or bool(environment.variables.get(name))
+        is_set = match[1] in own or load_environment(folder, project_root(folder)).variables.get(match[1])
+        return f"{{{{ env.{match[1]} }}}}" if is_set else match[3]
 
     return replace_texts(data, replace)
 
@@ -116,7 +101,7 @@ class AgentvSuite(Suite):
 
     def __init__(self, path: str, lose: Lose) -> None:
         written = document_at(path)
-        document = with_current_forms(_with_defaults(written, path, object_at(written, "env"), lose))
+        document = with_current_forms(_with_defaults(written, path, object_at(written, "env")))
         self.has_prompts = not is_blank(document.get("prompts"))
         if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
             document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
@@ -151,8 +136,12 @@ class AgentvSuite(Suite):
         if "env." not in text_of(test):
             return test
         own = object_at(self.data, "env")
-        marked = self.marks.of(_with_defaults(test, self.path, own, self._lose))
-        return insert_environment(marked, self.path, self.files.folder)
+        losses: list[DatasetWarning] = []
+        marked = self.marks.of(_with_defaults(test, self.path, own))
+        test = insert_environment(marked, self.path, self.files.folder, losses=losses)
+        for loss in losses:
+            self._lose(loss.message)
+        return test
 
     def _with_positions(self, test: Any, node: Any) -> Any:
         return with_positions(test, node)

@@ -39,9 +39,12 @@ def with_current_forms(document: dict[str, Any]) -> dict[str, Any]:
     target = document.get("target")
     if not isinstance(target, dict):
         return document
-    name = text_of(target.get("name", "default"))
+    base = first_of(target, "extends", "use_target")
+    name = text_of(first_of(target, "name") or base or "default")
+    for key in () if is_blank(base) else sorted(target.keys() - _REFERENCE):
+        raise ValueError(f"'target.{key}' next to 'extends' is not supported: define the target, and name it")
     if target.keys() <= _REFERENCE:
-        entry = {"name": name, "use_target": first_of(target, "extends", "use_target"), "hooks": target.get("hooks")}
+        entry = {"name": name, "use_target": None if base == name else base, "hooks": target.get("hooks")}
         entry = {key: value for key, value in entry.items() if not is_blank(value)}
         return {**document, "target": None, "execution": {"targets": [entry]}}
     settings = {key: value for key, value in target.items() if key not in ("name", "provider")}
