@@ -34,6 +34,20 @@ def test_an_eval_with_a_trigger_and_assertions_keeps_both(folder):
     assert (trigger.settings["skill"], trigger.settings["should_trigger"]) == ("greeter", False)
 
 
+def test_a_test_of_github_models_passes_with_any_choice_above_zero(folder, command):
+    choices = [{"choice": "good", "score": 1}, {"choice": "fair", "score": 0.4}, {"choice": "poor", "score": 0}]
+    judge = {"name": "quality", "llm": {"modelId": "m", "prompt": "Rate {{completion}}", "choices": choices}}
+    folder.write("a.prompt.yml", {**PROMPT, "evaluators": [judge]})
+    for score, verdict in ((0.4, "pass"), (0.0, "fail")):
+        reply = json.dumps({"score": score, "hits": [], "misses": []})
+        targets = [{"name": "default", "provider": "mock", "response": "Hi"}]
+        folder.write(
+            ".agentv/targets.yaml", {"targets": [*targets, {"name": "judge", "provider": "mock", "response": reply}]}
+        )
+        command("eval", "a.prompt.yml", "--judge", "judge", "--out", verdict, "--quiet")
+        assert json.loads(Path(f"{verdict}/results.jsonl").read_text("utf-8"))["verdict"] == verdict
+
+
 def test_a_command_of_a_check_keeps_its_arguments(folder):
     check = {"check": "It builds.", "cmd": ["make", "all"], "expect_exit": 0}
     folder.write("evals/evals.json", {"evals": [{"id": 1, "prompt": "Go", "assertions": [check]}]})

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, objects, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import question_of
+from agentv.datasets.foreign.values import question_of, text_of
 from agentv.datasets.formats.dataset_format import BadRow, Document
 from agentv.extensions.promptfoo.promptfoo_cells import test_of_row
 from agentv.extensions.promptfoo.promptfoo_config import case_rows
@@ -38,10 +38,19 @@ class _PromptfooTests(ForeignFormat):
             test = merged_test({}, test_of_row(record.data) if is_table else record.data)
             for row in case_rows(suite, test, lose):
                 if isinstance(row, dict):
-                    row = {**row, "input": question_of(dict(row["input"]), lose)}
+                    row = {**row, "input": _wrapped(dict(row["input"]), test.get("options") or {}, lose)}
                 yield row
 
         return rows
+
+
+def _wrapped(variables: dict[str, Any], options: dict[str, Any], lose: Lose) -> Any:
+    """Return the input for variables without a prompt, with the text before and after it."""
+    question, edges = question_of(variables, lose), [text_of(options.get(key)) for key in ("prefix", "suffix")]
+    if any(edges) and not (isinstance(question, str) and len(variables) == 1):
+        lose("'prefix' and 'suffix', which are around a prompt")
+        return question
+    return question.join(edges) if any(edges) else question
 
 
 class _LooseTests(Suite):

@@ -35,7 +35,7 @@ _BUILT_IN: dict[str, dict[str, Any]] = {
     "github/fluency": {"type": "llm_judge", "prompt": "Judge the fluency of the answer."},
 }
 _ABOVE_ZERO = 0.001
-"""The least score of a judge. Any score above 0 passes."""
+"""The least score of a judge: any score above 0 passes."""
 
 _MODEL_KEYS = ("modelParameters", "responseFormat", "jsonSchema")
 _USED = ("input", "expected", "id", "context")
@@ -77,7 +77,9 @@ class _GitHubPrompt(ForeignFormat):
             if isinstance(item, dict)
         ]
         header = {"dataset": document.get("name"), "description": document.get("description"), "prompt": messages}
-        return filled({**header, "assertions": evaluators})
+        # A test passes if all evaluators do, whatever the mean of their scores.
+        execution = {"verdicts": {"pass": 0.0, "borderline": 0.0}} if evaluators else {}
+        return filled({**header, "assertions": evaluators, "execution": execution})
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         yield from items_of(document_of(file)["testData"])
@@ -103,7 +105,7 @@ def _entry(data: Any, lose: Lose) -> dict[str, Any] | None:
     if not isinstance(data, dict):
         lose("an evaluator that is not an object")
         return None
-    common = filled({"name": text_of(data.get("name")), "required": True})  # a test passes if all evaluators do
+    common = filled({"name": text_of(data.get("name")), "required": 1.0})
     if isinstance(data.get("string"), dict):
         for key, type_ in _STRINGS.items():
             if key in data["string"]:
@@ -120,7 +122,7 @@ def _entry(data: Any, lose: Lose) -> dict[str, Any] | None:
         return {"type": "llm_judge", "prompt": _judge_prompt(data["llm"]), **common, "required": _ABOVE_ZERO}
     uses = data.get("uses")
     if isinstance(uses, str) and uses in _BUILT_IN:
-        lose(f"the prompt of {uses}: a judge gets a shorter one, and a case passes by our threshold")
+        lose(f"the prompt of {uses}: a judge gets a shorter one")
         return {**_BUILT_IN[uses], **common, "required": _ABOVE_ZERO}
     lose(f"the evaluator '{text_of(first_of(data, 'name', 'uses'))}'")
     return None
