@@ -209,6 +209,10 @@ COMPOSITE = "{{type: composite, aggregator: weighted_average, assertions: [{}]}}
         ("{type: tool-trajectory, mode: exact, expected: [{tool: Read}]}", "calls tools of Copilot, Codex and Pi Bash"),
         ("{type: tool-trajectory, mode: exact, expected: [{tool: a}], negate: true}", "gives calls that are partly"),
         ("{type: not-tool-trajectory, mode: exact, expected: [{tool: a}]}", "gives calls that are partly as expected"),
+        (
+            "{type: tool-trajectory, mode: exact, expected: [{tool: a, output: {b: 1}}]}",
+            "ignores 'input' and 'output' of",
+        ),
         ("{type: rubrics, criteria: Is kind}", "ignores `rubrics` whose criteria are not a list"),
         ("{type: equals, value: true}", "ignores an assertion whose value is not text"),
         (COMPOSITE.format("{type: contains, value: x, weight: 9}"), "ignores 'weight' and 'negate' of the members"),

@@ -100,6 +100,23 @@ def test_each_turn_counts_once_in_a_conversation_of_agentv(project):
     assert record["score"] == 0.5
 
 
+# Turns of a conversation of AgentV, and what AgentV 4.42.4 scores.
+CHECKED = {
+    "checks": ([turn("A", "a")], ["turn-1.says"]),
+    "a reference": ([{"input": "A", "expected_output": "a"}, turn("B", "b")], ["turn-1.llm_judge", "turn-2.says"]),
+    "nothing": ([{"input": "A"}], ["llm_judge"]),
+}
+
+
+@pytest.mark.parametrize(("turns", "names"), CHECKED.values(), ids=CHECKED)
+def test_criteria_of_a_conversation_of_agentv_are_for_the_turns(project, turns, names):
+    project.targets(mock("default", "a", "b"), mock("judge", '{"score": 0.9, "reasoning": "r"}'))
+    case = {"id": "a", "criteria": "Is fine", "input": [{"role": "system", "content": "Hi"}], "mode": "conversation"}
+    project.write("conversations.yaml", {"tests": [{**case, "turns": turns}]})
+    assert project.command("eval", "conversations.yaml", "--judge", "judge", "--out", "out").code == 0
+    assert [result["name"] for result in project.records()[0]["evaluator_results"]] == names
+
+
 def test_a_window_limits_what_a_target_receives(project):
     with FaultyServer(lambda request: Answer(request.prompt.lower())) as server:
         target = {"name": "default", "provider": "openai", "model": "m", "base_url": server.url, "api_key": "k"}

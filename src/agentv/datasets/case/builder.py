@@ -35,6 +35,7 @@ from agentv.datasets.case.turns import (
     read_conversation_settings,
     read_turns,
     with_asked_in_turn,
+    with_judge_of_reference,
 )
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
@@ -145,6 +146,8 @@ class CaseBuilder(msgspec.Struct):
                 row = with_vars(row, problems)
             execution = row.get("execution")
             execution_keys = None if execution is None else _read_execution(execution, ("execution",), problems)
+            if self.outcome_optional == "agentv-4" and execution_keys is not None and execution_keys.target is not None:
+                problems.warning(("execution", "target"), _TARGET_NOTE, topic=_TARGET_NOTE)
             id = self._id(row, problems)
             outcome = self._outcome(row, problems)
             case_input = self._input(row, problems)
@@ -154,8 +157,9 @@ class CaseBuilder(msgspec.Struct):
             rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
             own = read_evaluators(row, self.reader.finder, (), problems, lists_tests=self.outcome_optional)
             warn_of_replaced(row if self.is_jsonl else {}, header, problems)
-            if own is None and header.evaluators is DEFAULT_CHOICE and not (outcome or expected or rubric):
-                own = EvaluatorChoice(()) if checks_turns(row) else None  # a judge would have no criteria
+            lacks_criteria = row.get("mode") is not None or not (outcome or expected)
+            if own is None and header.evaluators is DEFAULT_CHOICE and lacks_criteria and rubric is None:
+                own = EvaluatorChoice(()) if checks_turns(row) else None  # the criteria are for the judges of turns
             metadata = _typed(row, "metadata", dict[str, Any], problems)
             tags = _typed(row, "tags", list[str], problems)
             case = EvalCase(
@@ -337,6 +341,8 @@ class CaseBuilder(msgspec.Struct):
     def _turns(self, row: dict[str, Any], problems: Problems) -> tuple[Turn, ...]:
         turns = _typed(row, "turns", list[Any], problems) or ()
         read = read_turns(turns, self.reader, problems, lists_tests=self.outcome_optional)
+        if row.get("mode") is not None:
+            read = list(map(with_judge_of_reference, read))
         shared, replace = self.header.preprocessors, msgspec.structs.replace
         return tuple(replace(turn, evaluators=with_preprocessors(turn.evaluators, shared)) for turn in read)
 
@@ -367,6 +373,9 @@ class CaseBuilder(msgspec.Struct):
             **conversation,
         )
         return NO_DETAILS if details == NO_DETAILS else details
+
+
+_TARGET_NOTE = "AgentV (TypeScript) ignores 'execution.target' of a test, and only reads 'targets'; here both are read"
 
 
 def _skips_defaults(row: dict[str, Any]) -> bool:

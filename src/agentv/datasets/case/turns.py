@@ -10,6 +10,7 @@ from agentv.datasets.case.keys import LIST_KEYS, CaseKeys
 from agentv.datasets.case.shorthand import MessageReader, note_unknown
 from agentv.model.case import EvalCase, Turn
 from agentv.model.diagnostics import KeyPath, Problems, field_name
+from agentv.model.evaluator import DEFAULT_EVALUATOR
 from agentv.model.message import Message
 from agentv.settings.evaluator_reader import ListsTests
 from agentv.settings.settings_reader import fields_of, read_value
@@ -69,10 +70,18 @@ def _read_turn(
 
 
 def checks_turns(row: dict[str, Any]) -> bool:
-    """Return whether any turn of a row has evaluators."""
+    """Return whether any turn of a row has evaluators, or in AgentV (TypeScript) a reference, which is judged there."""
     turns = row.get("turns")
     turns = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
-    return any(turn.get(key) for turn in turns for key in LIST_KEYS)
+    keys = LIST_KEYS if row.get("mode") is None else (*LIST_KEYS, "expected_output")
+    return any(turn.get(key) for turn in turns for key in keys)
+
+
+def with_judge_of_reference(turn: Turn) -> Turn:
+    """Add a judge to a turn with a reference and no evaluators, as AgentV (TypeScript) does."""
+    if turn.evaluators or not turn.expected_output:
+        return turn
+    return msgspec.structs.replace(turn, evaluators=(DEFAULT_EVALUATOR,))
 
 
 def with_asked_in_turn(case: EvalCase) -> EvalCase:
