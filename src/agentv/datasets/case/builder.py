@@ -15,7 +15,9 @@ from agentv.datasets.case.header import (
     case_evaluators,
     read_evaluators,
     read_rubrics,
+    skips_defaults,
     warn_of_replaced,
+    warn_of_target,
 )
 from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS, CaseKeys, ExecutionKeys, Memo, UserKeys
 from agentv.datasets.case.shorthand import (
@@ -35,7 +37,6 @@ from agentv.datasets.case.turns import (
     read_conversation_settings,
     read_turns,
     with_asked_in_turn,
-    with_judge_of_reference,
 )
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
@@ -146,17 +147,17 @@ class CaseBuilder(msgspec.Struct):
                 row = with_vars(row, problems)
             execution = row.get("execution")
             execution_keys = None if execution is None else _read_execution(execution, ("execution",), problems)
-            if self.outcome_optional == "agentv-4" and execution_keys is not None and execution_keys.target is not None:
-                problems.warning(("execution", "target"), _TARGET_NOTE, topic=_TARGET_NOTE)
             id = self._id(row, problems)
             outcome = self._outcome(row, problems)
             case_input = self._input(row, problems)
-            if header.input.messages and not _skips_defaults(row):
+            if header.input.messages and not skips_defaults(row):
                 case_input = _with_messages(case_input, header.input.messages_for(row, self.reader))
             expected = self._expected_output(row, problems)
             rubric = None if row.get("rubrics") is None else read_rubrics(row["rubrics"], ("rubrics",), problems)
             own = read_evaluators(row, self.reader.finder, (), problems, lists_tests=self.outcome_optional)
             warn_of_replaced(row if self.is_jsonl else {}, header, problems)
+            if execution_keys is not None and self.outcome_optional == "agentv-4":
+                warn_of_target(execution_keys, problems)
             lacks_criteria = row.get("mode") is not None or not (outcome or expected)
             if own is None and header.evaluators is DEFAULT_CHOICE and lacks_criteria and rubric is None:
                 own = EvaluatorChoice(()) if checks_turns(row) else None  # the criteria are for the judges of turns
@@ -281,7 +282,7 @@ class CaseBuilder(msgspec.Struct):
             own = self.header.read_prompt(row["prompt"], self.reader.finder, problems)
             prompts = () if own is None else (own,)
         files = row.get("input_files")
-        if files is not None or (self.header.input.files and not _skips_defaults(row)):
+        if files is not None or (self.header.input.files and not skips_defaults(row)):
             return self._input_with_files(row, files, problems), None, ()
         if isinstance(value, dict) and not is_message(value):
             return self._render(value, prompts, problems)
@@ -340,9 +341,8 @@ class CaseBuilder(msgspec.Struct):
 
     def _turns(self, row: dict[str, Any], problems: Problems) -> tuple[Turn, ...]:
         turns = _typed(row, "turns", list[Any], problems) or ()
-        read = read_turns(turns, self.reader, problems, lists_tests=self.outcome_optional)
-        if row.get("mode") is not None:
-            read = list(map(with_judge_of_reference, read))
+        is_there = row.get("mode") is not None
+        read = read_turns(turns, self.reader, problems, lists_tests=self.outcome_optional, judges_reference=is_there)
         shared, replace = self.header.preprocessors, msgspec.structs.replace
         return tuple(replace(turn, evaluators=with_preprocessors(turn.evaluators, shared)) for turn in read)
 
@@ -373,13 +373,6 @@ class CaseBuilder(msgspec.Struct):
             **conversation,
         )
         return NO_DETAILS if details == NO_DETAILS else details
-
-
-_TARGET_NOTE = "AgentV (TypeScript) ignores 'execution.target' of a test, and only reads 'targets'; here both are read"
-
-
-def _skips_defaults(row: dict[str, Any]) -> bool:
-    return isinstance(execution := row.get("execution"), dict) and execution.get("skip_defaults") is True
 
 
 def _with_messages(case_input: Input, shared: tuple[Message, ...]) -> Input:

@@ -282,6 +282,18 @@ def warn_of_replaced(row: dict[str, Any], header: Header, problems: Problems) ->
         problems.warning((key,), message, "Set `execution: {inherit_evaluators: true}` in the sidecar", topic=message)
 
 
+def skips_defaults(row: dict[str, Any]) -> bool:
+    """Return whether a row opts out of the input and the evaluators of its dataset."""
+    return isinstance(execution := row.get("execution"), dict) and execution.get("skip_defaults") is True
+
+
+def warn_of_target(execution: ExecutionKeys, problems: Problems) -> None:
+    """Warn of a case of AgentV (TypeScript) that names its target, which is not used there."""
+    if execution.target is not None:
+        message = "AgentV (TypeScript) ignores 'execution.target' of a test, and only reads 'targets'; here it is used"
+        problems.warning(("execution", "target"), message, topic=message)
+
+
 def read_rubrics(items: Any, path: KeyPath, problems: Problems) -> EvaluatorSpec | None:
     """Return the `rubrics` of a case as one evaluator."""
     if not isinstance(items, list):

@@ -34,12 +34,27 @@ def read_conversation_settings(row: dict[str, Any], problems: Problems) -> dict[
 
 
 def read_turns(
-    entries: Iterable[Any], reader: MessageReader, problems: Problems, *, lists_tests: ListsTests = False
+    entries: Iterable[Any],
+    reader: MessageReader,
+    problems: Problems,
+    *,
+    lists_tests: ListsTests = False,
+    judges_reference: bool = False,
 ) -> list[Turn]:
-    """Read the entries of `turns`; after an error they are incomplete."""
-    return [
+    """Read the entries of `turns`; after an error they are incomplete.
+
+    With `judges_reference`, a turn with a reference and no evaluators gets a judge, as in AgentV (TypeScript).
+    """
+    turns = [
         _read_turn(entry, ("turns", index), reader, problems, lists_tests=lists_tests)
         for index, entry in enumerate(entries)
+    ]
+    if not judges_reference:
+        return turns
+    judge = (DEFAULT_EVALUATOR,)
+    return [
+        msgspec.structs.replace(turn, evaluators=turn.evaluators or (judge if turn.expected_output else ()))
+        for turn in turns
     ]
 
 
@@ -75,13 +90,6 @@ def checks_turns(row: dict[str, Any]) -> bool:
     turns = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
     keys = LIST_KEYS if row.get("mode") is None else (*LIST_KEYS, "expected_output")
     return any(turn.get(key) for turn in turns for key in keys)
-
-
-def with_judge_of_reference(turn: Turn) -> Turn:
-    """Add a judge to a turn with a reference and no evaluators, as AgentV (TypeScript) does."""
-    if turn.evaluators or not turn.expected_output:
-        return turn
-    return msgspec.structs.replace(turn, evaluators=(DEFAULT_EVALUATOR,))
 
 
 def with_asked_in_turn(case: EvalCase) -> EvalCase:
