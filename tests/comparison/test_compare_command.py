@@ -130,10 +130,13 @@ def test_json_has_the_documented_names(agentv, runs):
     data = json.loads(agentv(*runs, "--json").stdout)
     assert data["matched"][1] == {
         "dataset": "d", "eval_id": "1", "score1": 0.2, "score2": 0.4, "delta": 0.2, "outcome": "win",
+        "normalized_gain": 0.25,
     }  # fmt: skip
     assert data["unmatched"] == {"file1": 0, "file2": 1}
     summary = data["summary"]
     assert [summary[name] for name in ("total", "matched", "wins", "losses", "ties")] == [31, 30, 20, 0, 10]
+    gains = [pair["normalized_gain"] for pair in data["matched"] if pair["normalized_gain"] is not None]
+    assert summary["mean_normalized_gain"] == pytest.approx(sum(gains) / len(gains))
     assert summary["ci95"][0] < summary["mean_delta"] < summary["ci95"][1]
     assert 0 < summary["p_value"] < 0.05
     assert summary["minimum_detectable_difference"] > 0

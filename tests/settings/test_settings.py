@@ -238,6 +238,8 @@ def test_no_union_has_both_a_fixed_tuple_and_a_bounded_value(kind):
         ({"guideline_patterns": []}, ["Field 'guideline_patterns' is empty: no file will be a guideline"]),
         ({"guideline_pattern": ["a"]}, ["Unknown field 'guideline_pattern'"]),
         ({"execution": {"trials": 0}}, ["Field 'execution.trials' must be an integer of at least 1"]),
+        ({"hooks": {"before_session": "x"}}, ["Field 'hooks' is ignored: it has no effect here"]),
+        ({"execution": {"otel_file": "x"}}, ["Field 'execution.otel_file' is ignored: it has no effect here"]),
         ([], ["A configuration must be an object, got array"]),
         (None, []),
     ],

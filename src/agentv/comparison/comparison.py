@@ -53,7 +53,10 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """One case that both runs scored. `target` and `prompt` are set if both runs have several."""
+    """One case that both runs scored. `target` and `prompt` are set if both runs have several.
+
+    `normalized_gain` is the change as a fraction of what was missing to 1; None if nothing was.
+    """
 
     dataset: str
     eval_id: str
@@ -63,6 +66,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     score2: float
     delta: float
     outcome: Outcome
+    normalized_gain: float | None
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +88,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     wins: int
     losses: int
     ties: int
+    mean_normalized_gain: float | None = None
     common: int
     pairs: Sequence[Pair]
     changes: tuple[Change, ...]

@@ -25,6 +25,7 @@ def comparison_data(comparison: Comparison, exit_code: int, *, as_list: bool = T
         "wins": comparison.wins,
         "losses": comparison.losses,
         "ties": comparison.ties,
+        "mean_normalized_gain": comparison.mean_normalized_gain,
         "threshold": comparison.threshold,
         **(_paired(paired) if paired else {**dict.fromkeys((*Paired._fields, "answer")), "n": 0, "clusters": 0}),
         "non_inferiority": None if margin is None else margin._asdict(),

@@ -121,6 +121,7 @@ def compare_joined(joined: JoinedCases, options: CompareOptions = CompareOptions
         wins=pairs.wins,
         losses=pairs.losses,
         ties=len(pairs) - pairs.wins - pairs.losses,
+        mean_normalized_gain=pairs.mean_gain,
         common=joined.rows,
         pairs=pairs,
         changes=changed,
@@ -213,6 +214,8 @@ class Pairs(Sequence[Pair]):
         self.deltas = np.round(second - first, 12)
         self.wins = int(((self.deltas >= threshold) & (self.deltas > 0)).sum())
         self.losses = int(((self.deltas <= -threshold) & (self.deltas < 0)).sum())
+        can_gain = first < 1
+        self.mean_gain = float((self.deltas[can_gain] / (1 - first[can_gain])).mean()) if can_gain.any() else None
 
     def __len__(self) -> int:
         return len(self.deltas)
@@ -228,10 +231,11 @@ class Pairs(Sequence[Pair]):
             eval_id=str(name[1] if len(name) > 1 else name[0]),
             target=name[2] if 2 in self._joined.parts else None,
             prompt=name[-1] if 3 in self._joined.parts else None,
-            score1=float(self._joined.scores[0][row]),
+            score1=(score := float(self._joined.scores[0][row])),
             score2=float(self._joined.scores[1][row]),
             delta=delta,
             outcome="tie" if delta == 0 else outcome,
+            normalized_gain=round(delta / (1 - score), 12) if score < 1 else None,
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -236,6 +236,13 @@ def _snake(key: str) -> str:
 class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """Defaults for runs, used if the command, the dataset and the target do not set a value."""
 
+    ignored: ClassVar[dict[str, str]] = {
+        "verbose": "Pass --verbose",
+        "keep_workspaces": "Set `keep` of the workspace",
+        **dict.fromkeys(("otel_file", "export_otel", "otel_backend"), "Pass --otel"),
+        **dict.fromkeys(("otel_capture_content", "otel_group_turns"), "See `agentv eval --otel`"),
+    }
+
     target: str | None = None
     """Target to evaluate."""
 
@@ -274,6 +281,12 @@ _OTHER_CONFIG = frozenset(("providers", "defaults", "max_concurrency", "refs"))
 
 class ProjectConfig(msgspec.Struct, frozen=True, kw_only=True, rename={"schema": "$schema"}):
     """The configuration file of a project. `guideline_patterns` are globs for paths relative to the project root."""
+
+    ignored: ClassVar[dict[str, str]] = {
+        "required_version": "It is a version of AgentV (TypeScript)",
+        "eval_patterns": "Pass the datasets, or a folder, to the command",
+        "hooks": "Run the command of `before_session` before agentv",
+    }
 
     schema: str | None = None
     """For editors; no effect."""
