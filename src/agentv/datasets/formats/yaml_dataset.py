@@ -141,6 +141,8 @@ class _Yaml(DatasetFormat):
         if not isinstance(data, Map):
             what = "the file is empty" if data is None else f"got {type_word(data)}"
             hint = hint_for(path, read_yaml_file(path), _keys(data)) or "Put the cases in a list under 'evalcases:'"
+            if isinstance(data, Seq) and "--guess" not in hint:
+                hint += f"\nFor records with other names: agentv cases {path} --guess"
             raise InvalidDatasetError(headline, f"Expected a mapping with 'evalcases', {what}", hint, path=path, line=1)
         if key is None:
             what, hint = "Missing required field: 'evalcases'", _missing_list_hint(path, data)
