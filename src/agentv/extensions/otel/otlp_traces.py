@@ -1,4 +1,4 @@
-"""Traces in OTLP JSON: one export, or one export per line. Spans may be in any order and in several exports."""
+"""Traces in OTLP JSON: one export, or one export per line; and lists of spans. Spans may be in any order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Otlp(SessionFormat):
     marks = (b"resourceSpans", b"resource_spans", b"resourceLogs", b"resource_logs", b'"trace_id"')
 
     def fits(self, file: SessionFile) -> bool:
-        exports = file.first if file.is_lines else [file.document]
+        exports = file.first if file.is_lines else _exports(file.document)[:1]
         keys = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
         return any(
             isinstance(item, dict) and (not item.keys().isdisjoint(keys) or {"context", "start_time"} <= item.keys())
@@ -58,7 +58,7 @@ class _Otlp(SessionFormat):
         )
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
-        exports: Iterable[Any] = file.records(log) if file.is_lines else [file.document]
+        exports: Iterable[Any] = file.records(log) if file.is_lines else _exports(file.document)
         with closing(_TraceSpool()) as spool:
             for export in exports:
                 for span in spans_in(export):
@@ -71,6 +71,12 @@ class _Otlp(SessionFormat):
 
 
 OTLP = _Otlp()
+
+
+def _exports(document: Any) -> list[Any]:
+    """Return the exports in a document: itself, or the spans of a list or of a page of Phoenix's API."""
+    spans = document.get("data") if isinstance(document, dict) else document
+    return spans if isinstance(spans, list) else [document]
 
 
 class _TraceSpool:

@@ -117,10 +117,12 @@ def _span(data: dict[str, Any], resource: dict[str, Any]) -> Span:
 
 
 def _console_span(data: dict[str, Any]) -> Span:
-    """Return a span as the console exporter of the Python SDK writes it."""
+    """Return a span as the console exporter of the Python SDK writes it, or the API of Phoenix."""
     context = object_in(data, "context")
     start, end = _time(data.get("start_time")), _time(data.get("end_time"))
     attributes = object_in(object_in(data, "resource"), "attributes") | object_in(data, "attributes")
+    if isinstance(data.get("span_kind"), str):
+        attributes = {"openinference.span.kind": data["span_kind"], **attributes}
     return Span(
         trace=str(context.get("trace_id")).removeprefix("0x"),
         id=str(context.get("span_id")).removeprefix("0x"),
@@ -128,13 +130,24 @@ def _console_span(data: dict[str, Any]) -> Span:
         name=str(data.get("name", "")),
         start=start,
         end=end,
-        attributes={key: value for key, value in attributes.items() if _RELEVANT.match(key)},
+        attributes={key: value for key, value in _numbered(attributes) if _RELEVANT.match(key)},
         events=tuple(
             SpanEvent(str(event.get("name", "")), object_in(event, "attributes"))
             for event in objects_in(data.get("events"))
         ),
-        failed=object_in(data, "status").get("status_code") == "ERROR",
+        failed="ERROR" in (object_in(data, "status").get("status_code"), data.get("status_code")),
     )
+
+
+def _numbered(attributes: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield attributes; those of a list of objects have its name and their number, as in OTLP."""
+    for key, value in attributes.items():
+        items = value if key.startswith(("llm.", "message.")) and isinstance(value, list) else []
+        if items and all(isinstance(item, dict) for item in items):
+            for number, item in enumerate(items):
+                yield from _numbered(item, f"{prefix}{key}.{number}.")
+        else:
+            yield prefix + key, value
 
 
 def _log(data: dict[str, Any]) -> Span:
