@@ -48,6 +48,7 @@ def test_providers_are_targets(folder, command, is_list):
         ("openai:codex:gpt-5", ("codex", "gpt-5")),
         ("openai:codex-sdk", ("codex-sdk", None)),
         ("openai:codex-app-server:gpt-5", ("codex-app-server", "gpt-5")),
+        ("pi-rpc", ("pi-rpc", None)),
         ("agentv:codex-cli:gpt-5", ("codex-cli", "gpt-5")),
         ("claude-cli:opus", ("claude-cli", "opus")),
         ("file://own.ts", ("file://own.ts", None)),
@@ -157,6 +158,16 @@ def test_a_problem_of_a_test_is_in_the_file_of_its_test(folder, command):
     outcome = command("validate", "s.yaml", "--format", "json")
     problems = [(each["path"], each["line"]) for each in json.loads(outcome.stdout)["findings"]]
     assert sorted(problems) == [("s.yaml", 8), ("t.csv", 2), ("two.yaml", 5), ("two.yaml", 6)]
+
+
+@pytest.mark.parametrize("words", [["codex"], ["codex", "app-server"], ["codex", "exec", "--json", "--oss"]])
+def test_the_command_of_codex_is_its_program(folder, command, words):
+    provider = {"id": "codex-app-server", "label": "default", "runtime": "host", "config": {"command": words}}
+    folder.write(".agentv/providers.yaml", {"providers": [provider]})
+    (row,) = command("targets", "--json").printed
+    assert row["where"] == "codex" and "problem" not in row
+    folder.write("s.yaml", {**SUITE, "tests": [TEST]})
+    assert f"codex {' '.join(words[3:])}".strip() + "  (target 'default'" in command("validate", "s.yaml").stderr
 
 
 def test_a_problem_of_a_provider_has_its_line(folder, command):
@@ -338,6 +349,11 @@ def test_a_list_of_tools_counts_as_a_whole_or_is_named(folder, command, is_flag)
     assert second["negate"] and second["minimums"] == {"read": 1, "write": 1}
     outcome = command("cases", "suite.eval.yaml")
     assert "'not-trajectory:tool-used' with a list" in outcome.stderr and "case of tool names" in outcome.stderr
+
+
+def test_a_list_whose_first_item_is_a_text_multiplies_a_test(folder, command):
+    rows = cases(folder, command, prompts=["{{ n }} {{ m }}"], tests=[{**TEST, "vars": {"n": ["a", 1], "m": [1, "a"]}}])
+    assert [row["input"][0]["content"] for row in rows] == ["a 1,a", "1 1,a"]
 
 
 def test_a_variable_that_is_not_set_is_empty_and_named(folder, command, monkeypatch):

@@ -19,6 +19,9 @@ _CODEX = re.compile(r"openai:(?P<agent>codex(?:-sdk|-app-server|-desktop)?)(?::(
 _CONFIG, _LOCAL = "config.yaml", "config.local.yaml"
 _JUDGES = frozenset(("judge_target", "grader_target"))
 _OWN, _PROGRAM, _FILE = "agentv", "exec:", "file://"
+_OF_CODEX = ("exec", "app-server", "--json")
+"""How the program is called, which is the same for all targets with it."""
+
 _IN_FILES = ("providers", "defaults", "execution", "refs")
 _NAMES = {
     "batch_requests": "provider_batching",
@@ -141,7 +144,8 @@ def _target(entry: Map) -> Map:
     command = own.get("command")
     if isinstance(command, list) and command and provider != "cli":
         own = {key: value for key, value in own.items() if key != "command"} | {"executable": command[0]}
-        own |= {"args": command[1:]} if command[1:] else {}
+        args = [word for word in command[1:] if kind != "codex" or word not in _OF_CODEX]
+        own |= {"args": args} if args else {}
     target = {"name": str(entry.get("label") or id), **parts}
     return entry.with_values(replace_texts({**target, **own}, lambda text, _: _VARIABLE.sub(r"${{ \1 }}", text)))
 

@@ -56,7 +56,8 @@ _PROMPT_FILE = "PROMPT.md"
 _OWN_KINDS = frozenset(
     {
         *("mock", "cli", "replay", "copilot-log", "copilot-cli", "copilot-sdk", "codex", "codex-cli", "codex-sdk"),
-        *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "vscode", "agentv"),
+        *("claude", "claude-cli", "claude-sdk", "pi-cli", "pi-coding-agent", "pi-sdk", "pi-rpc", "vscode", "agentv"),
+        "codex-app-server",
     }
 )
 _WHOLE = re.compile(r"\{\{-?\s*(?:vars\.)?(\w+)\s*(?:\|\s*safe\s*)?-?\}\}")
@@ -202,9 +203,8 @@ def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[
     """Yield the cases of a test: one for each combination of its lists of texts. Raises ValueError."""
     test = _with_prompt_input(suite, test)
     variables = with_files(object_at(test, "vars"), suite.files)
-    lists = {key: value for key, value in variables.items() if _is_texts(value)}
-    for values, told_apart in combinations(lists):
-        row = _row(suite, test, _resolved({**variables, **values}, lose), lose)
+    for values, told_apart in combinations(variables):
+        row = _row(suite, test, _resolved(values, lose), lose)
         if told_apart and "id" in row:
             row["id"] = f"{row['id']} [{told_apart}]"
         yield row
@@ -233,10 +233,6 @@ def _resolved(variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
         lose(f"'{{{{ {name} }}}}' in a variable: the test has no such variable, so that it is empty")
     inserted: dict[str, Any] = _values(variables, variables)
     return inserted
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lose: Lose) -> dict[str, Any]:
