@@ -15,6 +15,7 @@ from agentv.extensions.promptfoo.transform_code import response_code, transforms
 DATA = Path(__file__).parents[2] / "data" / "promptfoo"
 REMOTE = "prompts: [x]\nproviders: [echo]\ntests: 'PLACE'\n"
 GROWING = {"a": "{{b}}" * 100, "b": "{{c}}" * 100, "c": "{{b}}" * 100}
+LONG = {"a": "{{b}}{{b}}", "b": "x" * 600_000}
 
 
 @pytest.fixture
@@ -443,7 +444,8 @@ def test_tests_without_a_configuration_are_read_too(folder):
         ("prompts: [x]\nproviders: [echo]\ntests: file://../../etc/passwd\n", "were not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{vars: {a: file://get.js}}]\n", "'get.js' was not found"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: contains}]}]\n", "has no value"),
-        (f"prompts: [x]\nproviders: [echo]\ntests: [{{vars: {GROWING}}}]\n", "longer than 1,000,000 characters"),
+        (f"prompts: [x]\nproviders: [echo]\ntests: [{{vars: {GROWING}}}]\n", "the template is too large"),
+        (f"prompts: [x]\nproviders: [echo]\ntests: [{{vars: {LONG}}}]\n", "longer than 1,000,000 characters"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{assert: [{$ref: '#/assertionTemplates/no'}]}]\n", "no assertion"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{options: {transformVars: 'no.x'}}]\n", "'transformVars' failed"),
         ("prompts: [x]\nproviders: [echo]\ntests: [{options: {transformVars: '3'}}]\n", "must return an object, got 3"),

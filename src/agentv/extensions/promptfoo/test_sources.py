@@ -20,6 +20,7 @@ from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.registry import service
+from agentv.support.javascript.values import to_text
 
 PLACEHOLDERS: dict[str, Any] = {}
 """The variables of a placeholder for the tests of a function that is not called: each has a text."""
@@ -47,7 +48,8 @@ _MEDIA = (
     *(".wav", ".mp3", ".aac", ".m4a", ".flac", ".wma", ".aiff", ".opus"),
 )
 _REMOTE = ("http://", "https://", "huggingface://", "az://", "s3://", "sharepoint://")
-_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_VARIABLE = re.compile(r"\{\{\s*([A-Za-z0-9_]+)\s*\}\}")
+_MARK = re.compile(r"\$[$&`']")
 _UUID = re.compile(r"\bcontext(?:\?*\.|\[['\"]|\.get\(['\"])uuid\b")
 
 
@@ -319,22 +321,30 @@ def _content(path: str, files: SuiteFiles) -> str:
 
 
 def resolved(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return variables without a line end after each, and with others where a text names them, five levels deep."""
-    variables = {
-        name: value.removesuffix("\n") if isinstance(value, str) else value for name, value in variables.items()
-    }
+    """Return variables without a line end after each, and with others where a text names them.
+
+    As in promptfoo, each of five passes inserts one variable into each text: that of the first placeholder.
+    """
+    values = {name: value.removesuffix("\n") if isinstance(value, str) else value for name, value in variables.items()}
     for _ in range(5):
-        new_values = {name: _inserted(name, value, variables) for name, value in variables.items()}
-        if new_values == variables:
+        before = dict(values)
+        for name, value in before.items():
+            if isinstance(value, str) and "{{" in value:
+                values[name] = _with_first(name, value, values)
+        if values == before:
             break
-        variables = new_values
-    return variables
+    return values
 
 
-def _inserted(own: str, value: Any, variables: dict[str, Any]) -> Any:
-    if not isinstance(value, str) or "{{" not in value:
-        return value
-    texts = {name: text_of(variables[name]) for name in set(_VARIABLE.findall(value)) & variables.keys() - {own}}
-    if len(value) + sum(len(texts.get(name, "")) for name in _VARIABLE.findall(value)) > MOST_CHARACTERS:
+def _with_first(own: str, text: str, values: dict[str, Any]) -> str:
+    """Return a text with the variable of its first placeholder inserted, if there is such a variable."""
+    place = _VARIABLE.search(text)
+    if place is None or place[1] not in values:
+        return text
+    start, end = text[: place.start()], text[place.end() :]
+    # In JavaScript, these are marks in the text that is inserted.
+    marks = {"$$": "$", "$&": place[0], "$`": start, "$'": end}
+    inserted = _MARK.sub(lambda mark: marks[mark[0]], to_text(values[place[1]]))
+    if len(start) + len(inserted) + len(end) > MOST_CHARACTERS:
         raise ValueError(f"The variable '{own}' is longer than {MOST_CHARACTERS:,} characters with others inserted")
-    return _VARIABLE.sub(lambda match: texts.get(match[1], match[0]), value)
+    return f"{start}{inserted}{end}"

@@ -12,12 +12,14 @@ import msgspec
 
 from agentv.extensions.promptfoo.nunjucks.scope import Filter
 from agentv.extensions.promptfoo.nunjucks.template import Template, read_template
+from agentv.extensions.promptfoo.nunjucks.template_names import template_roots
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.message import Message, TextPart
-from agentv.support.javascript.values import is_list, stringify
+from agentv.support.javascript.values import UNDEFINED, is_list, stringify
 from agentv.support.templates import TemplateProblem
 
-_PARTIAL = re.compile(r"\{%[^%]*$|\{\{[^}]*$|\{#[^#]*$", re.MULTILINE)
+_LINE_END = re.compile("[\n\r\u2028\u2029]")
+_MARKS = (("{{", "}"), ("{%", "%"), ("{#", "#"))
 _RAW = re.compile(r"\{%\s*raw\s*%\}.*\{%\s*endraw\s*%\}", re.DOTALL)
 
 
@@ -98,8 +100,14 @@ def _json(text: str) -> Any:
 
 def _template(text: str) -> Template:
     """Return a template; a text with a tag that is not closed is a text without tags."""
-    is_partial = _PARTIAL.search(text) is not None and _RAW.search(text) is None
-    return read_template(f"{{% raw %}}{text}{{% endraw %}}" if is_partial else text)
+    is_raw = _is_partial(text) and _RAW.search(text) is None
+    return read_template(f"{{% raw %}}{text}{{% endraw %}}" if is_raw else text)
+
+
+def _is_partial(text: str) -> bool:
+    """Whether a line has a tag that does not end in it."""
+    lines = _LINE_END.split(text) if any(mark in text for mark, _ in _MARKS) else ()
+    return any(mark in line and end not in line[line.rindex(mark) + 2 :] for line in lines for mark, end in _MARKS)
 
 
 def filled(value: Any, variables: Mapping[str, Any], filters: Mapping[str, Filter] = {}) -> Any:
@@ -120,10 +128,11 @@ def _leaves(value: Any) -> list[str]:
 
 def _inserted(value: Any, variables: Mapping[str, Any]) -> Any:
     """Return a variable; one that is a template itself is rendered, unless it uses a variable that is not set."""
-    if not isinstance(value, str) or ("{{" not in value and "{%" not in value):
+    if not isinstance(value, str) or all(mark not in value for mark, _ in _MARKS):
         return value
-    template = _template(value)
-    return value if template.names - variables.keys() else template.render(variables)
+    if any(variables.get(name, UNDEFINED) is UNDEFINED for name in template_roots(value) - {"env"}):
+        return value
+    return _template(value).render(variables)
 
 
 def _with_variables(message: Message, variables: Mapping[str, Any]) -> Message:
