@@ -31,6 +31,13 @@ def test_a_variable_of_the_environment_may_have_a_default(folder, monkeypatch):
     assert folder.load(path)[0].input[0].content == "Rome"
 
 
+def test_an_unset_variable_of_the_environment_is_empty_and_named(folder):
+    tests = [{"vars": {"x": "in {{env.MY_CITY}}."}, "assert": [{"type": "equals", "value": "in {{env.MY_CITY}}."}]}]
+    loaded = folder.load(folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests})))
+    assert (loaded[0].input[0].content, loaded[0].evaluators[0].settings["value"]) == ("in .", "in .")
+    assert "MY_CITY }}, which is not set" in " ".join(map(str, loaded.warnings))
+
+
 CITIES = {
     "{{ env.MY_CITY or 'Oslo' }}": ("Oslo", "Rome"),
     "{{ env.MY_CITY | upper }}": ("", "ROME"),

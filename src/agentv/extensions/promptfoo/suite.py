@@ -63,9 +63,9 @@ class Suite:
         listed = providers if isinstance(providers, list) else [] if is_blank(providers) else [providers]
         providers = [_marked(provider, marks) for provider in listed]
         env = {**dict.fromkeys(name for name, value in variables.items() if value != ""), **own}
-        losses: list[DatasetWarning] | None = None if self.is_promptfoo else []
+        losses: list[DatasetWarning] = []
         self.data: dict[str, Any] = insert_environment(rest, path, self.files.folder, losses=losses)
-        for loss in losses or ():
+        for loss in losses:
             lose(loss.message)
         config = shared_config(self.data.get("prompts"))
         self.targets = SuiteTargets(with_config(providers, config), self.files, lose, env)
