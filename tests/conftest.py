@@ -1,5 +1,6 @@
 """What the tests share: files written into a folder of their own, datasets loaded with their warnings, the command."""
 
+import ast
 import faulthandler
 import gc
 import json
@@ -39,6 +40,27 @@ def check_handle(handle: int) -> None:
 
 
 os.fsync = os.fdatasync = check_handle
+
+parse, parsing = ast.parse, threading.RLock()
+
+
+def parse_without_collection(*arguments: Any, **options: Any) -> ast.AST:
+    """Parse code in one thread at a time, and collect no garbage meanwhile.
+
+    CPython 3.11 fails, which ends a worker, if other code is parsed while it makes a tree ("AST constructor recursion
+    depth mismatch"). Hypothesis runs Python code at each collection, so that another thread may continue then.
+    """
+    with parsing:
+        is_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return parse(*arguments, **options)
+        finally:
+            if is_enabled:
+                gc.enable()
+
+
+ast.parse = parse_without_collection
 
 
 def pytest_configure() -> None:
@@ -179,21 +201,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for item in items:
                 if item.nodeid.startswith(tuple(uses)):
                     item.add_marker(pytest.mark.skip(f"the extension {name} is not installed"))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Any:
-    """Collect no garbage while a failure is formatted, which parses code.
-
-    In CPython 3.11, that fails, and ends the worker, if a finalizer fails meanwhile: its traceback is formatted too.
-    """
-    if call.excinfo is None:
-        return (yield)
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
 
 
 # What changes how programs print, where they send a request or which key they find, on one machine and not on another.
