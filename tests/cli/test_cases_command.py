@@ -247,6 +247,12 @@ def test_an_object_of_checks_is_not_an_answer(folder, command):
     assert "the field with the expected answer" in outcome.stdout
 
 
+def test_a_guess_names_empty_lists_of_tools(folder, command):
+    folder.write("t.json", '[{"question": "q", "expected_tools": ["find"]}, {"question": "r", "expected_tools": []}]')
+    outcome = command("cases", "t.json", "--guess")
+    assert "Not checked: that no tool is called where expected_tools is an empty list.\n\nUse it" in outcome.stdout
+
+
 @pytest.mark.parametrize(
     "records",
     [

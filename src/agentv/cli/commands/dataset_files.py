@@ -14,7 +14,7 @@ from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.dataset import Options
 from agentv.datasets.detection import MAPPED, detect
 from agentv.datasets.foreign.field_guess import guess_map, map_text, missing_keys, unchecked_names
-from agentv.datasets.foreign.field_map import parse_map
+from agentv.datasets.foreign.field_map import parse_map, value_at
 from agentv.datasets.foreign.foreign_format import record_file
 from agentv.datasets.foreign.mapped_records import rows_of
 from agentv.datasets.formats.dataset_format import load_format
@@ -86,6 +86,9 @@ def _print_guess(path: str) -> None:
                 output.echo(f"({error})")
     if unchecked:
         output.echo(f"\nNot checked, but kept as metadata: {', '.join(unchecked)}.")
+    tools = next((guess.path for guess in guesses if guess.key == "tools"), None)
+    if tools and any(value_at(row, tools) == [] for row in rows):
+        output.echo(f"\nNot checked: that no tool is called where {tools} is an empty list.")
     if missing:
         usable = [guess for guess in guesses if guess.key not in missing]
         fields_text = ", ".join(dict.fromkeys(str(name) for row in rows for name in row))
