@@ -363,8 +363,10 @@ def test_a_variable_that_is_not_set_is_empty_and_named(folder, command, monkeypa
     tests = ["file://t.yaml", {**TEST, "vars": {"input": text}}]
     rows = cases(folder, command, tests=tests)
     assert [row["input"][0]["content"] for row in rows] == ["Oslo, !", "Oslo, !"]
-    outcome = command("cases", "suite.eval.yaml", "--strict")
-    assert outcome.code == 2 and "uses ${{ NO_SUCH_NAME }}, which is not set" in outcome.stderr
+    for test in tests:
+        cases(folder, command, tests=[test])
+        outcome = command("cases", "suite.eval.yaml", "--strict")
+        assert outcome.code == 2 and "uses ${{ NO_SUCH_NAME }}, which is not set" in outcome.stderr
 
 
 def test_an_input_is_a_variable_of_the_prompts_or_in_a_file(folder, command):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from agentv.datasets.case.shorthand import is_message
@@ -112,8 +113,7 @@ class AgentvSuite(Suite):
         rest = {key: value for key, value in shared.items() if key not in ("providers", "targets")}
         super().__init__(path, placed_row(rest, written, {"defaultTest": "default_test"}), lose)
         self.files.tests_function, self.files.tests_in_folder = "create_tests", FOLDER
-        self.files.test_in_file = self._test_in_file  # type: ignore[method-assign]
-        self._lose = lose
+        self.files.test_in_file = partial(test_in_file, folder=self.files.folder)  # type: ignore[method-assign]
         if is_typescript(path):
             self.files.add_program(os.path.abspath(path))
         match = _ENV_LEFT.search(text_of(self.data))
@@ -132,16 +132,15 @@ class AgentvSuite(Suite):
             self.names = [name for name in [self.target(defaults["provider"])] if name is not None]
         self.judge = None if is_blank(defaults.get("grader")) else self.target(defaults["grader"])
 
-    def _test_in_file(self, path: str, data: Any) -> Any:
-        test = test_in_file(path, data, self.files.folder)
+    def with_environment(self, test: dict[str, Any], lose: Lose) -> Any:
+        """Return a test with the variables of the environment that it names, which one in a file still does."""
         if "env." not in text_of(test):
             return test
-        own = object_at(self.data, "env")
         losses: list[DatasetWarning] = []
-        marked = self.marks.of(_with_defaults(test, self.path, own))
+        marked = self.marks.of(_with_defaults(test, self.path, object_at(self.data, "env")))
         test = insert_environment(marked, self.path, self.files.folder, losses=losses)
         for loss in losses:
-            self._lose(loss.message)
+            lose(loss.message)
         return test
 
     def _with_positions(self, test: Any, node: Any) -> Any:
@@ -201,7 +200,7 @@ def trials_of(repeat: Any, lose: Lose) -> Any:
 
 def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[dict[str, Any]]:
     """Yield the cases of a test: one for each combination of its lists of texts. Raises ValueError."""
-    test = _with_prompt_input(suite, test)
+    test = suite.with_environment(_with_prompt_input(suite, test), lose)
     variables = with_files(object_at(test, "vars"), suite.files)
     for values, told_apart in combinations(variables):
         row = _row(suite, test, _resolved(values, lose), lose)
