@@ -172,6 +172,12 @@ class TestSearchOrder:
         folder.write("d.jsonl", [asking(file(name))])
         assert folder.error("d.jsonl").detail == detail
 
+    def test_an_empty_file_is_a_warning(self, folder):
+        folder.write("empty.md", "")
+        folder.write("d.jsonl", [asking(file("empty.md"))])
+        (warning,) = folder.load("d.jsonl").messages
+        assert "File 'empty.md' is empty" in warning
+
     def test_a_file_above_64_mebibytes_is_rejected(self, folder):
         with open("huge.txt", "wb") as stream:
             stream.truncate(64 * 1024 * 1024 + 1)

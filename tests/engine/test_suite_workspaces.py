@@ -93,7 +93,7 @@ def test_hooks_receive_the_job_on_standard_input(suite, folder):
     suite({"hooks": {"before_each": hook("x")}}, {"metadata": {"k": 1}, "input": "Hello"})
     (entry,) = logged(folder)
     assert (entry["test_id"], entry["case_input"], entry["case_metadata"]) == ("c0", "Hello", {"k": 1})
-    assert entry["eval_run_id"]
+    assert entry["eval_run_id"] and entry["eval_case_id"] == "c0"
 
 
 def test_a_hook_may_be_text_with_placeholders_and_a_folder_of_its_own(suite, folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +127,8 @@ class MessageReader(msgspec.Struct, frozen=True):
         except FileError as error:
             problems.error((*path, "value"), error.message, error.hint)
             return None
+        if not os.path.getsize(file.path):
+            problems.warning((*path, "value"), f"File '{value}' is empty")
         return (ImagePart if kind is ImagePart else FilePart)(value, file.digest, file.path)
 
     def _tool_calls(self, calls: Any, path: KeyPath, problems: Problems) -> tuple[ToolCall, ...]:

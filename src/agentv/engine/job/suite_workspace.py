@@ -70,6 +70,7 @@ class HookRunner(msgspec.Struct, frozen=True):
         payload = {
             "workspace_path": path,
             "test_id": id,
+            "eval_case_id": id,
             "eval_run_id": self.run_id,
             "case_input": None if case is None else "\n".join(content_text(m.content or "") for m in case.input),
             "case_metadata": None if case is None else case.metadata,
