@@ -29,6 +29,7 @@ ROWS = {
         "multiple-choice": f"{_DATASETS}.multiple_choice:MULTIPLE_CHOICE",
         "preference-pairs": f"{_DATASETS}.preference_pairs:PREFERENCE_PAIRS",
         **{name: f"{_DATASETS}.keyed_records:{name}" for name in _RECORD_FORMATS},
+        "mt-bench": f"{_DATASETS}.benchmarks.mt_bench:MT_BENCH",
     },
     "agentv.foreign_folders": {
         "harbor": f"{_DATASETS}.agents.harbor:HARBOR",
