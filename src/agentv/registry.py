@@ -194,7 +194,7 @@ _JUDGE = "agentv.evaluators.judges.llm_judge"
 _ELSEWHERE = {
     "assert-set": "Use `composite`, with `aggregator: {type: threshold, threshold: …}`",
     "webhook": "Use `code_judge` with a program that calls the URL",
-    "agent-rubric": "Use `rubric`, with a coding agent as its `target`",
+    "agent-rubric agent-judge": "Use `rubric`, with a coding agent as its `target`",
     "trajectory:tool-used": "Use `tool_trajectory` with `mode: any_order` and `minimums: {TOOL: 1}`",
     "trajectory:tool-sequence": "Use `tool_trajectory` with `mode: in_order` or `exact`, and `expected`",
     "trajectory:tool-args-match": "Use `tool_trajectory` with `expected: [{tool: TOOL, args: {…}}]`",

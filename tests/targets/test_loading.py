@@ -86,7 +86,7 @@ def test_nested_variables_are_converted():
 
 
 def test_booleans_can_be_variables():
-    data = entry(provider="cli", command="x", provider_batching="${{ B }}")
+    data = entry(provider="cli", command="x", batch_requests="${{ B }}")
     assert load(data, variables={"B": "true"}).get("main").provider_batching is True
 
 

@@ -204,6 +204,7 @@ class Cli(WorkspaceTarget, frozen=True, kw_only=True):
         **COMMON_ALIASES,
         "command": "command_template",
         "attachments_format": "files_format",
+        "batch_requests": "provider_batching",
         "cli_verbose": "verbose",
         "keep_output_files": "keep_temp_files",
     }
