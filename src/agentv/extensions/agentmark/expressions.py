@@ -198,7 +198,7 @@ def _call(function: Callable[..., Any], arguments: list[Expression]) -> Expressi
 def inserted_text(value: Any) -> str:
     """Return the text that an expression inserts: lists joined, objects as JSON."""
     if js.is_list(value):
-        return "".join("" if item is None or item is js.UNDEFINED else js.to_text(item) for item in value)
+        return _joined(value, "")
     return str(js.stringify(value)) if isinstance(value, Mapping) else js.to_text(value)
 
 
@@ -217,19 +217,17 @@ def _round(value: Any = js.UNDEFINED, decimals: Any = 0, *_: Any) -> Any:
 
 
 def _join(value: Any = js.UNDEFINED, separator: Any = ", ", *_: Any) -> Any:
-    if not js.is_list(value):
-        return value
-    return js.to_text(separator).join(
-        "" if item is None or item is js.UNDEFINED else js.to_text(item) for item in value
-    )
+    return _joined(value, js.to_text(separator)) if js.is_list(value) else value
+
+
+def _joined(items: Any, separator: str) -> str:
+    return separator.join("" if js.is_missing(item) else js.to_text(item) for item in items)
 
 
 def _replace(value: Any = js.UNDEFINED, old: Any = js.UNDEFINED, new: Any = js.UNDEFINED, *_: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if not js.to_text(old):
-        return js.to_text(new).join(value)
-    return js.to_text(new).join(value.split(js.to_text(old)))
+    return js.to_text(new).join(value.split(part) if (part := js.to_text(old)) else value)
 
 
 def _of_text(convert: Callable[[str], str]) -> Callable[[Any], Any]:

@@ -59,11 +59,8 @@ class _PromptMdx(DatasetFormat):
         path = source.files[0]
         file = _parsed(path)
         if _rows_file(path, file) is None and not isinstance(_tests(file).get("props"), dict):
-            what, hint = (
-                "The prompt has no rows",
-                "Set test_settings.dataset or test_settings.props in its front matter",
-            )
-            raise InvalidDatasetError(f"No cases in {path}", what, hint, path=path, line=1)
+            hint = "Set test_settings.dataset or test_settings.props in its front matter"
+            raise InvalidDatasetError(f"No cases in {path}", "The prompt has no rows", hint, path=path, line=1)
         evals, unknown = _evaluators(file)
         header: dict[str, Any] = {"prompt": os.path.basename(path), "format": AGENTMARK}
         if isinstance(file.get("name"), str):
@@ -92,8 +89,7 @@ class _PromptMdx(DatasetFormat):
         path = source.files[0]
         tolerance = _tests(_parsed(path)).get("regression_tolerance")
         if tolerance is not None and not _is_share(tolerance):
-            what = "'test_settings.regression_tolerance' must be a number from 0 to 1"
-            raise InvalidDatasetError(f"Invalid prompt file: {path}", what, path=path, line=1)
+            raise _invalid(path, "'test_settings.regression_tolerance' must be a number from 0 to 1")
         return None if tolerance is None else float(tolerance)
 
     def why_not(self, path: str) -> str | None:
@@ -120,7 +116,11 @@ def _parsed(path: str) -> Settings:
     except OSError as error:
         raise DatasetNotFoundError(f"Cannot read {path}: {error.strerror or error}", path=path) from None
     except UnicodeDecodeError:
-        raise InvalidDatasetError(f"Invalid prompt file: {path}", "The file is not UTF-8 text", path=path) from None
+        raise _invalid(path, "The file is not UTF-8 text") from None
+
+
+def _invalid(path: str, what: str, hint: str = "") -> InvalidDatasetError:
+    return InvalidDatasetError(f"Invalid prompt file: {path}", what, hint, path=path, line=1)
 
 
 def _tests(file: Settings) -> dict[str, Any]:
@@ -133,8 +133,7 @@ def _limits(path: str, file: Settings) -> dict[str, Any]:
     if (limits := _tests(file).get("score_thresholds")) is None:
         return {}
     if not isinstance(limits, dict) or not all(_is_share(limit) for limit in limits.values()):
-        what = "'test_settings.score_thresholds' must have a number from 0 to 1 for each eval"
-        raise InvalidDatasetError(f"Invalid prompt file: {path}", what, path=path, line=1)
+        raise _invalid(path, "'test_settings.score_thresholds' must have a number from 0 to 1 for each eval")
     return {str(name): float(limit) for name, limit in limits.items()}
 
 
@@ -147,7 +146,7 @@ def _rows_file(path: str, file: Settings) -> str | None:
     if (name := _tests(file).get("dataset")) is None:
         return None
     if not isinstance(name, str):
-        raise InvalidDatasetError(f"Invalid prompt file: {path}", "'test_settings.dataset' must be a string", path=path)
+        raise _invalid(path, "'test_settings.dataset' must be a string")
     folder = os.path.dirname(path) or "."
     root = project_root(folder)
     here = os.path.realpath(folder)
@@ -156,8 +155,7 @@ def _rows_file(path: str, file: Settings) -> str | None:
             candidate = os.path.normpath(os.path.join(parent, place))
             if os.path.isfile(candidate) and not refusal(os.path.realpath(candidate), here, root):
                 return os.path.normpath(os.path.join(folder, os.path.relpath(candidate, here)))
-    what, hint = f"The dataset '{name}' was not found", f"Put it next to {path}"
-    raise InvalidDatasetError(f"Invalid prompt file: {path}", what, hint, path=path)
+    raise _invalid(path, f"The dataset '{name}' was not found", f"Put it next to {path}")
 
 
 def _evaluators(file: Settings) -> tuple[list[dict[str, Any]], list[str]]:
@@ -185,7 +183,7 @@ def _validator(path: str, file: Settings) -> Validator | None:
         return validator_for(json.loads(json.dumps(schema)))  # without positions
     except (ValidationError, ValueError) as error:
         what = f"'input_schema' is not a valid JSON Schema: {str(error).splitlines()[0]}"
-        raise InvalidDatasetError(f"Invalid prompt file: {path}", what, path=path) from None
+        raise _invalid(path, what) from None
 
 
 def _checked(row: Row, validator: Validator | None) -> Row:
