@@ -20,7 +20,6 @@ from agentv.datasets.foreign.foreign_format import (
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
     call_of,
-    cell_list,
     expected_calls,
     filled,
     first_of,
@@ -33,6 +32,7 @@ from agentv.datasets.foreign.values import (
     with_outcome,
 )
 from agentv.datasets.formats.dataset_format import Content, Document
+from agentv.extensions.interop.datasets.dataset_values import cell_list
 from agentv.extensions.interop.datasets.written_case import calls_of, is_call_list, restore, seal
 from agentv.model.case import EvalCase
 

@@ -19,22 +19,24 @@ from agentv.datasets.foreign.foreign_format import (
 from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
     call_of,
-    cell_list,
-    cell_value,
     expected_calls,
     is_blank,
     messages_of,
     parsed,
     question_of,
-    reference_of,
-    split_conversation,
     text_of,
     texts_of,
     with_outcome,
-    with_turns,
 )
 from agentv.datasets.formats.dataset_format import Document, Source
 from agentv.errors import InvalidDatasetError
+from agentv.extensions.interop.datasets.dataset_values import (
+    cell_list,
+    cell_value,
+    reference_of,
+    split_conversation,
+    with_turns,
+)
 from agentv.extensions.interop.datasets.record_formats import RECORD_FORMATS, RecordKeys, Signature
 
 _METADATA = "metadata."

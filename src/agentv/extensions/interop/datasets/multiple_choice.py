@@ -10,8 +10,9 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Mapper, all_have, objects, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import cell_value, filled, first_of, is_blank, metadata_of, text_of, texts_of
+from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, texts_of
 from agentv.datasets.formats.dataset_format import Document
+from agentv.extensions.interop.datasets.dataset_values import cell_value
 
 _MOST_LETTERS = 4
 """More correct choices than these have too many orders."""

@@ -9,7 +9,8 @@ from glob import escape, glob
 from typing import Any, NamedTuple
 
 from agentv.datasets.foreign.foreign_format import document_of, record_file
-from agentv.datasets.foreign.values import any_of, object_at, text_of
+from agentv.datasets.foreign.values import object_at, text_of
+from agentv.extensions.interop.datasets.dataset_values import any_of
 
 NO_CLASS = "an answer must equal the ideal one: in OpenAI Evals, its class decides, such as Match or Includes"
 _MARK = b"samples_jsonl"

@@ -8,7 +8,8 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, objects
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import cell_value, filled, first_of, is_blank, messages_of, metadata_of, text_of
+from agentv.datasets.foreign.values import filled, first_of, is_blank, messages_of, metadata_of, text_of
+from agentv.extensions.interop.datasets.dataset_values import cell_value
 
 _NAMES = (("chosen", "rejected"), ("preferred_output", "non_preferred_output"))
 _PROMPTS = ("prompt", "question", "conversations", "input", "instruction")

@@ -29,9 +29,9 @@ from agentv.datasets.foreign.values import (
     text_of,
     texts_of,
     with_outcome,
-    with_turns,
 )
 from agentv.datasets.formats.dataset_format import Content, Document
+from agentv.extensions.interop.datasets.dataset_values import with_turns
 from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, restore, seal
 from agentv.model.case import EvalCase, SimulatedUser, Turn
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec

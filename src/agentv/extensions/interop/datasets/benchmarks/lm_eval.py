@@ -8,9 +8,10 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
-from agentv.datasets.foreign.values import cell_value, filled, is_blank, object_at, text_of, texts_of, with_outcome
+from agentv.datasets.foreign.values import filled, is_blank, object_at, text_of, texts_of, with_outcome
 from agentv.datasets.formats.dataset_format import Document, Source
 from agentv.errors import InvalidDatasetError
+from agentv.extensions.interop.datasets.dataset_values import cell_value
 from agentv.settings.project import project_root
 from agentv.support.templates import TemplateProblem, render
 from agentv.support.yaml.yaml_file import parse_yaml_file

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from agentv.datasets.foreign.foreign_format import table_records
 from agentv.datasets.foreign.records import RecordFile
-from agentv.datasets.foreign.values import cell_list, cell_value, first_of, is_blank, parsed, question_of
+from agentv.datasets.foreign.values import first_of, is_blank, parsed, question_of
+from agentv.extensions.interop.datasets.dataset_values import cell_list, cell_value
 from agentv.extensions.interop.imports.foreign_files import read_document, read_lines, read_table, row_keys, table_names
 from agentv.extensions.interop.imports.foreign_values import dict_of, grade_value, list_of, text_of
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
