@@ -253,7 +253,7 @@ class RecordLines:
     unit = "line"
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
-        from agentv.support.json_stream import top_level  # late: a run does not detect formats
+        from agentv.support.json_keys import top_level  # late: a run does not detect formats
 
         keys = top_level(first_line(head))  # reports of other tools have a version too, but no cases
         return keys.get("schema_version", b"")[:1].isdigit() and not keys.keys().isdisjoint(("eval_id", "test_id"))

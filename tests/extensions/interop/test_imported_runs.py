@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from agentv.errors import AgentvError
+from agentv.extensions.interop.imports import json_stream
+from agentv.extensions.interop.imports.json_stream import JsonProblem, decode_json, json_parts
 from agentv.extensions.interop.results import inspect_logs
 from agentv.runs.store import RunStore
-from agentv.support import json_stream
-from agentv.support.json_stream import JsonProblem, decode_json, json_parts, top_level
+from agentv.support.json_keys import top_level
 
 HEADER = {"version": 2, "status": "success", "eval": {"run_id": "R", "task": "t", "dataset": {}, "model": "m"}}
 

@@ -81,10 +81,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def open(self, limits: Limits) -> JobContext:
         """Build the worker of this process and open its targets. Raises the error of a target that cannot be opened."""
-        from agentv.engine.job.job_context import JobContext  # late: a spec is also made where no job runs
-        from agentv.engine.job.run_job import run_job  # late: as above
+        from agentv.engine.job import job_context, run_job  # late: a spec is also made where no job runs
 
-        return JobContext(self, limits, run_job)
+        return job_context.JobContext(self, limits, run_job.run_job)
 
     def failed(self, job: Job, message: str) -> Result:
         """Return the error record of a job that no worker could run."""

@@ -10,7 +10,8 @@ from typing import Any
 from agentv.datasets.foreign.records import RecordFile, items_of
 from agentv.errors import AgentvError
 from agentv.extensions.interop.imports.foreign_values import Fields
-from agentv.support.json_stream import JsonProblem, decode_json, json_parts, top_level
+from agentv.extensions.interop.imports.json_stream import JsonProblem, decode_json, json_parts
+from agentv.support.json_keys import top_level
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 Keys = tuple[str, ...]

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from agentv.datasets.foreign.values import text_of as text_of
+from agentv.extensions.interop.imports.json_stream import JsonProblem, decode_json
 from agentv.model.message import ROLES, Message, ToolCall
 from agentv.model.result import ErrorClass, ErrorInfo, Stage, TokenUsage
-from agentv.support.json_stream import JsonProblem, decode_json
 
 _UNSAFE = re.compile(r"[^\w.-]+")
 # Many tools store an error as a message only; its class is guessed from these words.

@@ -21,7 +21,7 @@ from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, For
 from agentv.model.message import Message, ToolCall
 from agentv.model.result import TokenUsage
 from agentv.model.values import digest
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 LATEST = Path(".deepeval", ".latest_test_run.json")
 _LISTS = {

@@ -17,7 +17,7 @@ from agentv.extensions.interop.imports.foreign_values import (
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
 from agentv.model.values import digest
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 _MAX_TOTALS_BYTES = 64 * 1024 * 1024
 _TIMES = ("latency_ms", "generation_time_ms")

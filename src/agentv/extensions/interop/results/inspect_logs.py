@@ -21,10 +21,11 @@ from agentv.extensions.interop.imports.foreign_values import (
     number_or_none,
     text_of,
 )
+from agentv.extensions.interop.imports.json_stream import MAX_VALUE_BYTES
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
 from agentv.model.result import TokenUsage, sum_usage
-from agentv.support.json_stream import MAX_VALUE_BYTES, top_level
+from agentv.support.json_keys import top_level
 
 MAX_RATIO = 300
 """An archive that unpacks to more than this multiple of its size is refused above a few megabytes."""

@@ -18,8 +18,9 @@ from agentv.extensions.interop.imports.foreign_values import (
     number_or_none,
     text_of,
 )
+from agentv.extensions.interop.imports.json_stream import JsonProblem, decode_json
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
-from agentv.support.json_stream import JsonProblem, decode_json, top_level
+from agentv.support.json_keys import top_level
 
 _MAX_RESULTS_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")

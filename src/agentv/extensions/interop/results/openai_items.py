@@ -14,7 +14,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 
 class OpenAiItems(ForeignResults):

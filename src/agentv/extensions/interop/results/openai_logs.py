@@ -17,7 +17,7 @@ from agentv.extensions.interop.imports.foreign_values import (
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.result import TokenUsage
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 _GRADERS = ("match", "metrics")
 _ERROR = ("type", "message")

@@ -17,11 +17,12 @@ from agentv.extensions.interop.imports.foreign_values import (
     token_usage,
     unique_names,
 )
+from agentv.extensions.interop.imports.json_stream import JsonProblem, decode_json
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
 from agentv.model.result import ErrorInfo, TokenUsage
 from agentv.model.values import digest
-from agentv.support.json_stream import JsonProblem, decode_json, top_level
+from agentv.support.json_keys import top_level
 
 _ROWS = {("results",), ("results", "results")}
 _TABLES = {("table", "body"), ("results", "table", "body")}

@@ -13,7 +13,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     error_info,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 _LISTS: set[Keys] = {("cases",), ("failures",)}
 _OPENED = {(), *_LISTS}

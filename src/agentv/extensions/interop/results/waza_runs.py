@@ -14,7 +14,7 @@ from agentv.extensions.interop.imports.foreign_values import (
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message, ToolCall
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 _MOST_BYTES = 512 * 1024 * 1024
 _KEYS = {"eval_id", "skill", "config", "summary"}

@@ -25,7 +25,7 @@ from agentv.model.result import (
 )
 from agentv.model.values import to_json
 from agentv.runs.record import RecordError, RecordLines, damaged, first_line, record_from_data
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 PASS_FROM, BORDERLINE_FROM = 0.8, 0.6
 

@@ -9,7 +9,7 @@ from typing import Any
 from agentv.extensions.interop.imports.foreign_files import problem, read_document, read_rows, row_keys
 from agentv.extensions.interop.imports.foreign_values import Fields, dict_of, error_info, list_of, text_of
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 _TOOL = "swe-bench"
 _MOST_BYTES = 256 * 1024 * 1024

@@ -16,7 +16,7 @@ from agentv.extensions.interop.imports.foreign_values import (
     text_of,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
-from agentv.support.json_stream import top_level
+from agentv.support.json_keys import top_level
 
 _MOST_BYTES = 512 * 1024 * 1024
 

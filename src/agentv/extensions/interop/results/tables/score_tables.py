@@ -13,9 +13,9 @@ from agentv.datasets.foreign.values import first_of, is_blank, parsed, question_
 from agentv.extensions.interop.datasets.dataset_values import cell_list, cell_value
 from agentv.extensions.interop.imports.foreign_files import read_document, read_lines, read_table, row_keys, table_names
 from agentv.extensions.interop.imports.foreign_values import dict_of, grade_value, list_of, text_of
+from agentv.extensions.interop.imports.json_stream import JsonProblem, decode_json
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.values import digest
-from agentv.support.json_stream import JsonProblem, decode_json
 
 _COLUMNS = re.compile(rb'"columns"\s*:\s*(\[[^\]]*\])')
 _HEAD_BYTES = 64 * 1024

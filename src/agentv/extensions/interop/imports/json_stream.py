@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from agentv.support.json_keys import BOM, skip_blank
 from agentv.support.json_values import repair_json
 
 MAX_VALUE_BYTES = 128 * 1024 * 1024
@@ -14,10 +15,7 @@ MAX_VALUE_BYTES = 128 * 1024 * 1024
 Path = tuple[str, ...]
 
 _CHUNK = 1 << 20
-_BOM = b"\xef\xbb\xbf"
-_BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 _FLAT = rb'[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 # Text up to a bracket that opens or closes a nested value, or to a string that is not complete yet.
 _RUN = re.compile(rb"(?:%b|\{(?:%b)*+\}|\[(?:%b)*+\])*+" % (_FLAT, _FLAT, _FLAT), re.DOTALL)
@@ -65,35 +63,6 @@ def _reason(error: Exception) -> str:
     return "it is not valid UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
-def top_level(head: bytes) -> dict[str, bytes]:
-    """Return the keys of the object that a text starts with, as far as it goes, each with the start of its value."""
-    values: dict[str, bytes] = {}
-    place = _skip(head.removeprefix(_BOM), 0)
-    text = head.removeprefix(_BOM)
-    if text[place : place + 1] != b"{":
-        return values
-    depth = 0
-    for token in _TOKEN.finditer(text, place):
-        if (mark := token[0]) in (b"{", b"["):
-            depth += 1
-        elif mark in (b"}", b"]"):
-            depth -= 1
-            if not depth:
-                break
-        elif depth == 1 and len(mark) > 1:
-            after = _skip(text, token.end())
-            if text[after : after + 1] == b":":
-                start = _skip(text, after + 1)
-                values[mark[1:-1].decode("utf-8", "replace")] = text[start : start + 64]
-    return values
-
-
-def _skip(text: bytes, place: int) -> int:
-    match = _BLANK.match(text, place)
-    assert match is not None
-    return match.end()
-
-
 class _Scanner:
     """Finds the ends of values in a stream. `_buffer` starts at the byte `_offset` of the document."""
 
@@ -106,9 +75,9 @@ class _Scanner:
 
     def parts(self) -> Iterator[tuple[Path, bytes]]:
         """Yield the parts of the document, and check that nothing follows it."""
-        while len(self._buffer) < len(_BOM) and self._fill():
+        while len(self._buffer) < len(BOM) and self._fill():
             pass
-        self._place = len(_BOM) if self._buffer.startswith(_BOM) else 0
+        self._place = len(BOM) if self._buffer.startswith(BOM) else 0
         yield from self._values(())
         if self._next():
             raise self._problem("there is more text after the document")
@@ -183,7 +152,7 @@ class _Scanner:
     def _next(self) -> bytes:
         """Return the next byte that is not blank; empty at the end."""
         while True:
-            self._place = _skip(self._buffer, self._place)
+            self._place = skip_blank(self._buffer, self._place)
             if self._place < len(self._buffer) or not self._fill():
                 return self._buffer[self._place : self._place + 1]
 
