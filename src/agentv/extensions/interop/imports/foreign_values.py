@@ -39,9 +39,12 @@ def unique_names(names: Iterable[str]) -> Iterator[str]:
 class Fields(dict[str, Any]):
     """An object of another tool. A key may be missing, and a value of the wrong type counts as missing."""
 
-    def text(self, *keys: str) -> str:
+    def text(self, key: str, *others: str) -> str:
         """Return the first value that is not empty as text."""
-        return text_of(next((value for key in keys if (value := self.get(key))), self.get(keys[-1])))
+        value = self.get(key)
+        for other in others:
+            value = value or self.get(other)
+        return text_of(value)
 
     def optional_text(self, key: str) -> str | None:
         """Return a value as text; None if there is none."""
@@ -87,7 +90,7 @@ class Fields(dict[str, Any]):
 
 def dict_of(value: Any) -> Fields:
     """Return an object; an empty one for anything else."""
-    return Fields(value) if isinstance(value, dict) else Fields()
+    return value if type(value) is Fields else Fields(value) if isinstance(value, dict) else Fields()
 
 
 def list_of(value: Any) -> list[Any]:
