@@ -82,6 +82,9 @@ FAILING = {
     ),
 }
 
+if sys.platform == "win32":
+    del FAILING["a function that eats memory"]  # memory is not limited there
+
 JUDGES = """
 import os
 from agentv import Score

@@ -15,6 +15,7 @@ from agentv.runs import folder_lock
 from agentv.runs.folder import RunFolder
 from agentv.runs.folder_lock import FolderLock
 from agentv_testing import FaultyServer, RawReply
+from platforms import only_on_posix
 from waiting import HANGS, wait_until, whole_lines
 
 JOBS = 360
@@ -518,7 +519,7 @@ agentv.evaluate({dataset}, slow, [{{"type": "is_json"}}])
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@only_on_posix("signals")
 @pytest.mark.parametrize(
     ("dataset", "why"),
     [
