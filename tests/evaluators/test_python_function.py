@@ -24,6 +24,7 @@ def almost(context): return 1.0000000000000002
 def score(context): return Score(0.5, hits=["found"], misses=("lost",), reasoning="why", details={"n": 1})
 def mapping(context): return {"score": Fraction(1, 4), "label": "poor", "reason": "short", "passed": False}
 def verdict(context): return {"passed": True}
+def poor_pass(context): return {"passed": True, "score": 0.2}
 def neighbour(context): return helper.VALUE
 def names(context):
     seen = [context.question, context.expected_outcome, context.reference_answer, context.candidate_answer]
@@ -107,6 +108,27 @@ ROWS = [
 def test_what_a_function_returns_is_the_score(scoring, checks, name, score):
     entry = {"function": f"checks.py:{name}"}
     assert scoring.score("python", entry, "Paris", workdir=str(checks)).score == pytest.approx(score)
+
+
+# (name, settings, verdict, score)
+LIMITED = [
+    ("share", {"threshold": 0.25}, "pass", 0.25),
+    ("share", {"threshold": 0.3}, "fail", 0.25),
+    ("share", {"threshold": 0.3, "inverse": True}, "pass", 0.25),
+    ("yes", {"threshold": 0}, "pass", 1),
+    ("yes", {"inverse": True}, "fail", 0),
+    ("mapping", {"threshold": 0}, "fail", 0.25),
+    ("poor_pass", {"threshold": 0.2}, "pass", 0.2),
+    ("poor_pass", {"threshold": 0.5}, "fail", 0.2),
+    ("poor_pass", {"inverse": True}, "fail", 0.2),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "verdict", "score"), LIMITED)
+def test_a_number_and_the_score_of_an_object_must_reach_the_threshold(scoring, checks, name, settings, verdict, score):
+    entry = {"function": f"checks.py:{name}", **settings}
+    result = scoring.score("python", entry, "Paris", workdir=str(checks))
+    assert (result.verdict, result.score) == (verdict, score)
 
 
 FAILURES = [

@@ -235,13 +235,14 @@ class PythonJudge(SandboxedEvaluator, frozen=True, kw_only=True):
         return with_level(self._judged(score), self.sandbox, setup.confinement)
 
     def _judged(self, score: Score) -> Score:
-        """Apply `threshold` and `inverse`. A boolean has a verdict but no reason, a number has neither."""
+        """Apply `threshold` and `inverse`. The score of a boolean has its verdict and one sentence, and no reason."""
         if self.threshold is None and not self.inverse:
             return score
-        is_boolean = score.verdict is not None and score.reasoning is None
+        is_boolean = score.reasoning is None and score.verdict == ("pass" if score.score else "fail")
+        is_boolean &= score.score in (0, 1) and len(score.hits) + len(score.misses) == 1
         is_pass = score.score > 0 if self.threshold is None else score.score >= self.threshold
-        if score.verdict is not None and (is_boolean or self.threshold is None or is_pass):
-            is_pass = score.verdict == "pass"
+        if score.verdict is not None:
+            is_pass = score.verdict == "pass" and (is_pass or is_boolean or self.threshold is None)
         score = msgspec.structs.replace(score, verdict="pass" if is_pass else "fail")
         return inverted(score, is_boolean=is_boolean) if self.inverse else score
 
