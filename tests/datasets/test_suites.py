@@ -198,6 +198,11 @@ class TestVariablesOfTheEnvironment:
             ("b.jsonl", 1),
         ]
 
+    @pytest.mark.parametrize("key", ["vars", "metadata"])
+    def test_one_under_a_name_of_a_setting_is_a_loss_too(self, folder, key):
+        text = f"tests:\n  - {{id: a, criteria: y, input: x, {key}: {{provider: {{name: '${{{{ NOT_SET }}}}'}}}}}}\n"
+        assert [warning.field for warning in folder.yaml(text).warnings] == [f"tests[0].{key}.provider.name"]
+
     def test_a_secret_one_is_an_error(self, folder, monkeypatch):
         monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
         error = folder.yaml_error("tests:\n  - id: a\n    criteria: y\n    input: Use ${{ SOME_API_KEY }}\n")

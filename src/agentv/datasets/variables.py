@@ -26,6 +26,7 @@ Replace = Callable[[str, KeyPath], Any]
 _NAME = lazy_regex(r"\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
 _TEMPLATE_KEYS = ("criteria", "expected_outcome", "input", "input_files", "expected_output")
 _OF_VARIABLES = ("input", "expected_output")
+_DATA_KEYS = frozenset(("vars", "metadata", "value", *_OF_VARIABLES))
 _MISSING = object()
 _NOT_SET, _EMPTY = "is not set", "is empty"
 _READ_AS_EMPTY = ": it is read as an empty text, as AgentV (TypeScript) does"
@@ -86,8 +87,8 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
         problem, hint = _why_unusable(name, environment, variables)
         if problem in (_NOT_SET, _EMPTY) and place[-1:] in (("description",), ("use_target",)):
             return match[0]  # a comment, or a target, which is an error only if a run uses it
-        if problem and "provider" in place[:-1]:
-            return match[0]  # a setting of a target, which inserts it when it is opened
+        if problem and _is_of_target(place):
+            return match[0]  # the target inserts it when it is opened
         if problem:
             add = problems.warning if problem in (_NOT_SET, _EMPTY) else problems.error
             add(place, f"Field '{field_name(place)}' uses ${{{{ {name} }}}}, which {problem}", hint)
@@ -95,6 +96,11 @@ def with_environment(value: Any, environment: Environment, path: KeyPath, proble
         return variables[name]
 
     return replace_texts(value, replace, path)
+
+
+def _is_of_target(place: KeyPath) -> bool:
+    """Whether a place is in the settings of a `provider`, and not in data of a case with that name."""
+    return "provider" in place[:-1] and _DATA_KEYS.isdisjoint(place[: place.index("provider")])
 
 
 def _why_unusable(name: str, environment: Environment, variables: dict[str, str]) -> tuple[str, str]:
