@@ -210,26 +210,22 @@ class TargetFigures:
         for entry in result.evaluator_results:
             if (score := entry.score) is not None:
                 self._evaluators[entry.name].add(score, cluster, weight)
-            if entry.details is not None:
-                has_details = True
+            has_details = has_details or entry.details is not None
         if has_details and result.score is not None:
             self._votes.add(result)
 
-    def _cluster_of(self, result: Result) -> tuple[int | None, int | None, float]:
-        """Return the key of a result's case if cases form clusters, the number of its cluster, and its weight."""
-        key = hash((result.dataset_path, result.dataset, result.eval_id)) if self._by_case else None
-        if key is not None:
-            case = self._cases.number(key)
-            if result.score is not None:
-                self._case_scores.add(result.score, case, 1 / (result.probability or 1.0))
-        # The same conversation id in another dataset is another conversation.
-        talk = None if result.conversation_id is None and result.cluster is None else cluster_of(result)
-        group = key if talk is None else hash((result.dataset_path, talk))
-        weight = 1.0
+    def _cluster_of(self, result: Result) -> tuple[int | None, int, float]:
+        """Return the key of the case if cases form clusters, the number of the cluster, and the weight of a result."""
+        key, weight, talk = hash((result.dataset_path, result.dataset, result.eval_id)), 1.0, cluster_of(result)
         if result.probability is not None:
             weight = 1 / result.probability
-            group = hash((result.dataset_path, result.dataset, result.eval_id)) if group is None else group
-        return key, None if group is None else self._clusters.number(group), weight
+        if self._by_case:
+            case = self._cases.number(key)
+            if result.score is not None:
+                self._case_scores.add(result.score, case, weight)
+        # The same conversation id in another dataset is another conversation.
+        cluster = self._clusters.number(key if talk is None else hash((result.dataset_path, talk)))
+        return key if self._by_case else None, cluster, weight
 
     def _add_score(self, result: Result, case: int | None, cluster: int | None, weight: float) -> None:
         """Add the score of a result, given the number of its cluster, and its weight."""

@@ -62,9 +62,7 @@ def with_agentv_defaults(entries: Any, *, lists_tests: ListsTests) -> Any:
     In a file with `tests`, tool trajectories compare arguments exactly, code judges have the protocol of 4.x, and the
     verdict of a composite does not decide that of its case. An `llm-rubric` that only has a prompt is a judge. In one
     of AgentV itself, texts and patterns are those of JavaScript, and cached tokens are added to the others. In other
-    files, `code-grader` has the protocol too,
-    because it is a name of 4.x.
-    Returns the list itself if nothing changes.
+    files, `code-grader` has the protocol too, because it is a name of 4.x. Returns the list itself if nothing changes.
     """
     if not isinstance(entries, list):
         return entries

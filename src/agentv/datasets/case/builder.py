@@ -36,7 +36,7 @@ from agentv.datasets.case.turns import (
     checks_turns,
     read_conversation_settings,
     read_turns,
-    with_asked_in_turn,
+    with_input_in_first_turn,
 )
 from agentv.datasets.case.workspaces import merged, read_workspace
 from agentv.datasets.formats.dataset_format import PlainRow, Row
@@ -177,7 +177,7 @@ class CaseBuilder(msgspec.Struct):
                 place,
                 offset,
             )
-            return case if row.get("mode") is None else with_asked_in_turn(case)
+            return case if row.get("mode") is None else with_input_in_first_turn(case)
         except (NestingError, RecursionError):
             problems.error((), f"The case is {NestingError()}")
             return None

@@ -92,14 +92,14 @@ def checks_turns(row: dict[str, Any]) -> bool:
     return any(turn.get(key) for turn in turns for key in keys)
 
 
-def with_asked_in_turn(case: EvalCase) -> EvalCase:
+def with_input_in_first_turn(case: EvalCase) -> EvalCase:
     """Move the user messages at the end of a case's input into its first turn, as AgentV (TypeScript) does."""
-    kept = len(case.input)
-    while kept and case.input[kept - 1].role == "user":
-        kept -= 1
-    if not case.turns or kept == len(case.input):
+    start = len(case.input)
+    while start and case.input[start - 1].role == "user":
+        start -= 1
+    if not case.turns or start == len(case.input):
         return case
     first, *others = case.turns
-    first = msgspec.structs.replace(first, input=(*case.input[kept:], *first.input))
+    first = msgspec.structs.replace(first, input=(*case.input[start:], *first.input))
     details = msgspec.structs.replace(case.details, turns=(first, *others))
-    return msgspec.structs.replace(case, input=case.input[:kept], details=details)
+    return msgspec.structs.replace(case, input=case.input[:start], details=details)

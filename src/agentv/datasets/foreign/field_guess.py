@@ -69,21 +69,12 @@ _SYNONYMS = {
 }
 """Names of fields by the key that they mean, the likeliest first."""
 
-
 _WORDS = {
-    "input": {
-        "input",
-        "question",
-        "query",
-        "prompt",
-        "instruction",
-        "message",
-        "text",
-        "ticket",
-        "utterance",
-        "request",
-    },
-    "expected_output": {"answer", "expected", "reference", "ideal", "gold", "truth", "solution"},
+    key: set(words.split())
+    for key, words in {
+        "input": "input question query prompt instruction message text ticket utterance request",
+        "expected_output": "answer expected reference ideal gold truth solution",
+    }.items()
 }
 """Words in the name of a field, for fields without a name from the list."""
 
@@ -173,24 +164,25 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
     ]
     guesses: list[Guess] = []
     used_names: set[str] = set()
+
+    def add(guess: Guess | None) -> None:
+        if guess is not None:
+            guesses.append(guess)
+            used_names.add(guess.path.split("[")[0])
+
     for key, synonyms in _SYNONYMS.items():
-        candidate = _by_name(key, synonyms, names, records, used_names)
-        if candidate is None and key not in ("id", "tags", "context"):
-            candidate = _by_name(key, synonyms, dict.fromkeys(nested), records, used_names)
-        if candidate is not None:
-            guesses.append(candidate)
-            used_names.add(candidate.path.split("[")[0])
+        guess = _by_name(key, synonyms, names, records, used_names)
+        if guess is None and key not in ("id", "tags", "context"):
+            guess = _by_name(key, synonyms, dict.fromkeys(nested), records, used_names)
+        add(guess)
     for key in _WORDS:
         keys = CHECK_KEYS if key == "expected_output" else (key,)
-        is_free = all(guess.key not in keys for guess in guesses)
-        if is_free and (name := _by_word(key, names, records, used_names)) is not None:
-            guesses.append(Guess(key, name, 0.6, f"a word in the name '{name}'"))
-            used_names.add(name)
+        if all(guess.key not in keys for guess in guesses):
+            add(_by_word(key, names, records, used_names))
     if not any(guess.key in CHECK_KEYS for guess in guesses):
         is_free = "query" in names and "query" not in used_names
         if is_free and all(_QUERY.match(text_of(row.get("query"))) for row in records):
-            guesses.append(Guess("expected_output", "query", 0.7, "the name 'query', and its values are queries"))
-            used_names.add("query")
+            add(Guess("expected_output", "query", 0.7, "the name 'query', and its values are queries"))
         # A label is the answer of a classifier, unless something else is checked.
         guesses = [
             Guess("expected_output", guess.path, 0.6, f"the name '{guess.path}', and no other answer")
@@ -287,17 +279,19 @@ def unchecked_names(guesses: Collection[Guess], records: Collection[dict[str, An
     return [name for name in fields if any(map(looks_like_check, name.split(".")))]
 
 
-def _by_word(key: str, names: Iterable[str], records: Collection[dict[str, Any]], taken: set[str]) -> str | None:
-    """Return the only free field with a word of a key in its name."""
+def _by_word(key: str, names: Iterable[str], records: Collection[dict[str, Any]], used_names: set[str]) -> Guess | None:
+    """Propose the only free field with a word of a key in its name."""
     words = {name: set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())) for name in names}
     if sum("expected" in own for own in words.values()) > 1:
         words = {name: own - {"expected"} for name, own in words.items()}  # parts of what is expected
     words = {name: own for name, own in words.items() if not any(map(_NO_ANSWERS.fullmatch, own))}
-    matches = [name for name, own in words.items() if name not in taken and own & _WORDS[key]]
-    name = matches[0] if len(matches) == 1 and len(words[matches[0]]) <= _MOST_WORDS else None
-    values = [value for record in records if name and not is_blank(value := record.get(name))]
+    matches = [name for name, own in words.items() if name not in used_names and own & _WORDS[key]]
+    if len(matches) != 1 or len(words[name := matches[0]]) > _MOST_WORDS:
+        return None
+    values = [value for record in records if not is_blank(value := record.get(name))]
     is_answer = key == "input" or not any(isinstance(parsed(value), list | dict) for value in values)
-    return name if values and is_answer and _suits(key, values) else None
+    is_suitable = values and is_answer and _suits(key, values)
+    return Guess(key, name, 0.6, f"a word in the name '{name}'") if is_suitable else None
 
 
 def _by_name(
@@ -360,9 +354,8 @@ def _are_calls(value: Any, *, allows_arguments: bool) -> bool:
         calls = tool_calls(value)
         is_whole = all(item.keys() <= _CALL for item in value if isinstance(item, dict))
         is_plain = allows_arguments or not any(call["input"] for call in calls)
-        return (
-            is_whole and is_plain and not any(" " in call["tool"] or call["tool"].lower() in _NO_TOOL for call in calls)
-        )
+        is_named = not any(" " in call["tool"] or call["tool"].lower() in _NO_TOOL for call in calls)
+        return is_whole and is_plain and is_named
     return False
 
 

@@ -18,7 +18,7 @@ from agentv.support.media_types import media_type_named
 from agentv.support.private_files import TooLarge, read_file
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
-_SHOWN_IMAGES = ("https://", "data:image/")
+_IMAGE_ADDRESSES = ("https://", "data:image/")
 _UNKNOWN_TYPE = "application/octet-stream"
 
 
@@ -88,7 +88,7 @@ async def with_file_texts(preprocessors: Sequence[Preprocessor], judgement: Judg
 def with_images(messages: tuple[Message, ...], judgement: Judgement) -> tuple[Message, ...]:
     """Return a judge's prompt with the images of the answer that have an address, as AgentV (TypeScript) shows them."""
     parts = [part for message in judgement.response.messages if message.role == "assistant" for part in message.parts]
-    images = [part for part in parts if isinstance(part, ImagePart) and part.value.startswith(_SHOWN_IMAGES)]
+    images = [part for part in parts if isinstance(part, ImagePart) and part.value.startswith(_IMAGE_ADDRESSES)]
     return (*messages, Message("user", tuple(images))) if images else messages
 
 
