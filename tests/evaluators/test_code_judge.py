@@ -410,6 +410,15 @@ def test_a_grader_of_4x_gets_parts_in_the_form_of_4x(scoring, tmp_path):
     assert not os.path.exists(image["path"])
 
 
+@pytest.mark.parametrize(("media_type", "name"), [("image/jpeg", "img-0.jpg"), ("image/../../x", "img-0.bin")])
+def test_the_media_type_of_an_answers_image_is_not_a_path(scoring, media_type, name):
+    parts = (ImagePart(f"data:{media_type};base64,dGVzdA=="),)
+    judgement = scoring.judgement("", messages=[Message("assistant", parts)])
+    code = python("print(json.dumps({'score': 1, 'details': p['messages'][-1]['content'][0]['path']}))")
+    path = scoring.run(scoring.evaluator("code_judge", **grader(code)), judgement).details
+    assert os.path.basename(path) == name
+
+
 # (shell command, score), as AgentV (TypeScript) 4.42 scores them
 EXITS = {
     "exit 0": ("echo fine", 1.0),

@@ -32,8 +32,9 @@ def image_files(judgement: Judgement) -> Iterator[tuple[PathOf, tuple[str, ...]]
             if not value.startswith("data:"):
                 return value
             if value not in paths:
-                suffix = _media_type(value).partition("/")[2].partition("+")[0].replace("jpeg", "jpg") or "bin"
-                paths[value] = os.path.join(folder, f"img-{len(paths)}.{suffix}")
+                suffix = _media_type(value).partition("/")[2].partition("+")[0].replace("jpeg", "jpg")
+                is_plain = suffix.replace("-", "").replace(".", "").isalnum()  # it is part of an answer
+                paths[value] = os.path.join(folder, f"img-{len(paths)}.{suffix if is_plain else 'bin'}")
                 Path(paths[value]).write_bytes(_content(value))
             return paths[value]
 
