@@ -4,6 +4,7 @@ import pytest
 
 from agentv.runs import store as storing
 from agentv.runs.folder import RunFolder
+from agentv.runs.record import decode_record
 from agentv.runs.redaction import Redactor
 from agentv.runs.store import RunStore
 from made_results import made
@@ -65,3 +66,19 @@ def test_records_are_passed_on_without_secrets(appended):
     appended.store.close()
     assert [result.candidate_answer for result in appended.written] == ["the key is [redacted]"] * 2
     assert b"planted" not in appended.path.read_bytes()
+
+
+def test_records_written_together_have_their_own_text_and_receiver(appended):
+    later = []
+    appended.append("a", "b")
+    appended.append("c", answer="the key is sk-planted-secret")
+    appended.append("d", answer="half \ud83d")
+    appended.store.append(made(eval_id="e"), later.extend)
+    appended.append("f")
+    appended.store.close()
+    records = map(decode_record, appended.path.read_bytes().splitlines())
+    answers = {result.eval_id: result.candidate_answer for result in records}
+    assert answers == {"a": "x", "b": "x", "c": "the key is [redacted]", "d": "half ?", "e": None, "f": "x"}
+    assert [result.eval_id for result in appended.written] == ["a", "b", "c", "d", "f"]
+    assert [result.eval_id for result in later] == ["e"]
+    assert "planted" not in str(appended.written)
