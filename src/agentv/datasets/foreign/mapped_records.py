@@ -28,6 +28,7 @@ from agentv.datasets.foreign.foreign_format import (
     any_has,
     document_of,
     listed_objects,
+    looks_like_check,
     objects,
     record_file,
     table_records,
@@ -129,6 +130,8 @@ class _MappedRecords(ForeignFormat):
     def plain_mapper(self, document: Document, names: list[str], ids: ItemIds) -> PlainMapper:
         if (fields := _field_map(document)) is OUR_NAMES:
             own = {name: name for name in names if name in _KEYS}
+            if any(name not in own and looks_like_check(name) for name in names):  # it is named for each row
+                return super().plain_mapper(document, names, ids)
             fields = FieldMap({**own, "metadata.*": "*"} if "metadata" not in own else {"metadata": "metadata"})
         return plain_mapper(fields, names, ids) or super().plain_mapper(document, names, ids)
 
