@@ -231,7 +231,7 @@ def _check_test(suite: Suite, test: dict[str, Any], variables: dict[str, Any]) -
     """Raise ValueError if the variables or the answer of a test cannot be used."""
     if PROBLEM in test:
         raise ValueError(test[PROBLEM])
-    if not isinstance(test.get("providerOutput", ""), str):
+    if not isinstance(test.get("providerOutput") or "", str):
         raise NoCounterpart("'providerOutput' must be text; data is not supported")
     templates = [*map(text_of, variables.values()), *(prompt.text for prompt in suite.prompts)]
     for name in sorted(suite.stored - variables.keys()):
@@ -312,7 +312,7 @@ def _targets_by_prompt(suite: Suite, test: dict[str, Any], prompts: list[PromptT
             id, _ = provider_parts(test["provider"])
             raise NoCounterpart(f"The provider of the test has no counterpart here: {id}. Define a target in its place")
         names = [target]
-    if "providerOutput" in test:
+    if test.get("providerOutput"):
         names = [suite.targets.add_answer(name, test["providerOutput"]) for name in names]
     return {
         prompt.id: [

@@ -180,7 +180,7 @@ def target_entry(provider: Any, folder: str, lose: Lose, variables: Mapping[str,
         if entry["provider"] != "cli":
             lose(f"'{name}' in the env of the provider '{id}'")
     try:
-        own = options.get("transform") or options.get("postprocess")
+        own = options.get("transform")
         transform = transforms_of(_first_step(entry, config), _callbacks_step(id, config, lose), own)
     except ValueError as error:
         raise UnmappedProvider(str(error)) from None

@@ -22,6 +22,7 @@ from agentv.extensions.promptfoo.providers.provider_entries import (
     target_entry,
 )
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.values import to_json
 
 _EMBEDDINGS = "openai:embedding:text-embedding-3-large"
@@ -59,6 +60,7 @@ class SuiteTargets:
         self._known: dict[bytes, str | None] = {}
         self._ids: dict[str, str] = {}
         self._labels: dict[str, str] = {}
+        self._transforms: dict[str, Any] = {}
         self._prompts: dict[str, list[str] | None] = {}
         self.entries: list[dict[str, Any]] = []
         self.names: list[str] = []
@@ -106,6 +108,7 @@ class SuiteTargets:
             name = f"{label}-{number}"
         self.entries.append({"name": name, **entry})
         self._ids[name], self._labels[name] = id, label
+        self._transforms[name] = transforms_of(options.get("transform"))
         if isinstance(provider, dict):  # as in promptfoo: the last of several with the same id decides
             prompts = options.get("prompts")
             patterns = [str(item) for item in prompts] if isinstance(prompts, list) else None
@@ -128,12 +131,13 @@ class SuiteTargets:
         return self._files.content(value) if is_content and not is_template(value) else value
 
     def add_answer(self, name: str, text: str) -> str:
-        """Return the name of a target that gives an answer of a test instead of a provider."""
+        """Return the name of a target that gives an answer of a test instead of a provider, with its transform."""
         key = to_json([name, text])
         if key not in self._known:
             number = sum(entry["name"].startswith(f"{name} answer ") for entry in self.entries) + 1
             answer = f"{name} answer {number}"
-            self.entries.append({"name": answer, "provider": "mock", "response": text})
+            entry = {"name": answer, "provider": "mock", "response": text, "transform": self._transforms[name]}
+            self.entries.append({key: value for key, value in entry.items() if value is not None})
             self._known[key], self._ids[answer], self._labels[answer] = answer, self._ids[name], self._labels[name]
         return self._known[key] or name
 
@@ -218,9 +222,10 @@ class SuiteTargets:
     def add_graders(self, test: dict[str, Any], templates: Mapping[str, Any]) -> None:
         """Add the targets that a test names: its own provider, and the graders of its assertions."""
         own = [self.add(test["provider"])] if not is_blank(test.get("provider")) else self.names
-        if isinstance(test.get("providerOutput"), str):
+        answer = test.get("providerOutput")
+        if isinstance(answer, str) and answer:
             for name in filter(None, own):
-                self.add_answer(name, test["providerOutput"])
+                self.add_answer(name, answer)
         default = object_at(test, "options").get("provider")
         for assertion in _flat(test.get("assert"), templates):
             type_ = text_of(assertion.get("type")).removeprefix("not-")
