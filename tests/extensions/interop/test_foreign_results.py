@@ -113,6 +113,34 @@ def test_a_file_that_was_cut_off_is_refused(example, tmp_path):
             list(RunStore.open(path).records())
 
 
+STRANGERS = {
+    "issues.csv": "Key,Summary,Status\nA-1,Broken,Open\n",
+    "jobs.csv": "Name,Status,Score\nlogin,PASS,0.5\n",
+    "log.csv": "text,[main] Start,note\none,[PASS] two,three\n",
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_tables_of_other_programs_are_not_results(name, tmp_path):
+    (tmp_path / name).write_text(STRANGERS[name])
+    with pytest.raises(AgentvError, match="Not a run"):
+        RunStore.open(tmp_path / name)
+
+
+@pytest.mark.parametrize("line", ("[1]", '"x"', "{}", "null"))
+@pytest.mark.parametrize(
+    "example", [each for each in READABLE if each.data.get("file", "").endswith(".jsonl")], ids=str
+)
+def test_a_line_that_is_not_a_result_never_crashes_the_reader(example, line, tmp_path):
+    path = example.write(tmp_path)
+    path = path if path.is_file() else tmp_path / example.data["file"]
+    path.write_bytes(path.read_bytes() + line.encode() + b"\n")
+    try:
+        assert list(RunStore.open(path).records())
+    except AgentvError as error:
+        assert error.detail
+
+
 ODD = (None, True, -1, 1.5, 10**25, "", "x", "1e400", [], {}, [None], [[["x"]]], {"name": None})
 
 

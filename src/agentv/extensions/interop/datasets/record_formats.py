@@ -346,7 +346,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
                 "Answers of a model are not cases: use the file with the questions",
             ),
             "question_id judge": (
-                "The file has judgements of MT-bench",
+                "The file has judgments of MT-bench",
                 "Verdicts are not cases: to see them as a run, use `agentv report`",
             ),
         },

@@ -1,7 +1,9 @@
 """Read files of other tools: JSON documents of any size, JSON Lines, also grouped by a key, and tables."""
 
 import csv
+import io
 import json
+import re
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ from agentv.support.json_keys import top_level
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 Keys = tuple[str, ...]
+_JSON = re.compile(rb'\s*(\{|\[\s*[\[{"])')
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -110,12 +113,13 @@ def row_keys(head: bytes, *lists: str) -> dict[str, bytes]:
 
 
 def table_names(head: bytes) -> list[str]:
-    """Return the names of the columns in the first line of a table; empty for JSON and other files."""
-    line = head.removeprefix(_BOM).partition(b"\n")[0]
-    if line.lstrip().startswith((b"{", b"[")):
+    """Return the names of the columns in the first row of a table; empty for JSON and other files."""
+    text = head.removeprefix(_BOM)
+    if _JSON.match(text):
         return []
+    lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", newline="")
     try:
-        return next(csv.reader([line.decode().rstrip("\r")], delimiter=_delimiter(line), strict=True), [])
+        return next(csv.reader(lines, delimiter=_delimiter(text.partition(b"\n")[0]), strict=True), [])
     except (UnicodeDecodeError, csv.Error):
         return []
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.extensions.interop.imports.foreign_files import read_document, row_keys
+from agentv.extensions.interop.imports.foreign_files import problem, read_document, row_keys
 from agentv.extensions.interop.imports.foreign_values import chat_messages, dict_of, number_or_none, text_of
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
 from agentv.model.message import Message
@@ -37,10 +37,12 @@ class AzureEvaluation(ForeignResults):
     def jobs(self, path: Path, run: ForeignRun) -> Iterator[ForeignJob]:
         document = dict_of(read_document(path, _MOST_BYTES))
         target = run.target("model", "azure-ai-evaluation")
-        for number, row in enumerate(document.objects("rows"), 1):
+        for number, row in enumerate(document.items_of("rows"), 1):
+            if not isinstance(row, dict):
+                raise problem(path, f"Row {number} is not an object")
             grades = tuple(_grades(row))
-            for name in (grade.name for grade in grades if grade.details and grade.value is None):
-                note = f"'{name}' has grades that are not from 0 to 1: kept, not counted as scores"
+            for name in (grade.name for grade in grades if grade.value is None and not grade.error):
+                note = f"'{name}' has values that are not from 0 to 1: kept, not counted as scores"
                 run.notes += [] if note in run.notes else [note]
             yield _job(row, grades, target, number)
 
@@ -83,13 +85,13 @@ def _grades(row: dict[str, Any]) -> Iterator[ForeignGrade]:
         evaluator, _, column = name.partition(".")
         if not key.startswith("outputs.") or not column or _NO_METRIC.fullmatch(column):
             continue
-        part = _PART.fullmatch(column)
-        metric, kind = (part[1], part[2]) if part else (column, "score" if number_or_none(value) is not None else "")
+        own = "value" if number_or_none(value) is None else "score"
+        metric, kind = part.groups() if (part := _PART.fullmatch(column)) else (column, own)
         outcomes.setdefault((evaluator, metric), {}).update({kind: value})
     for (evaluator, metric), outcome in outcomes.items():
         score, passed = number_or_none(outcome.get("score")), _PASSED.get(text_of(outcome.get("result")).lower())
         is_score = score is not None and _FROM_0_TO_1.fullmatch(metric) is not None
-        is_missing = score is None and passed is None and "label" not in outcome
+        is_missing = score is None and passed is None and outcome.get("label", outcome.get("value")) is None
         reason = text_of(outcome.get("reason"))
         yield ForeignGrade(
             name=evaluator if metric == evaluator else f"{evaluator}.{metric}",

@@ -20,9 +20,15 @@ _CELL = re.compile(
     r"(?:\n\n(?:Pass|Fail) Reason: (?P<reason>.*))?",
     re.DOTALL,
 )
+_OUTCOME = re.compile(rb"\[(PASS|FAIL|ERROR)\]")
+_REASON = "Grader Reason"
+_ABOUT = ["Status", "Score"]
+"""The first columns about an output."""
+
 _FORMULA = re.compile(r"'(?=\s*[=@+-])")
 """The mark before a text that a spreadsheet would take for a formula."""
 
+_SCORE = re.compile(r"(-?\d+(\.\d+)?)?")
 _REASONS = {"PASS": 0, "FAIL": 1, "ERROR": 2}
 _LAST_KEYS = ("config", "shareableUrl")
 _YAML_START = re.compile(rb"evalId:[^\n]*\nresults:\s*\n\s+version:")
@@ -34,8 +40,8 @@ class PromptfooTable(PromptfooResults):
     title = "a results table of promptfoo"
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
-        names = table_names(head)
-        return "Status" in names[1:] or (any(map(_PROMPT.fullmatch, names)) and b"[PASS]" in head + b"[FAIL]")
+        places = _outputs(names := table_names(head))
+        return bool(places) and (_REASON in names or _OUTCOME.search(head) is not None)
 
     def open(self, path: Path) -> ForeignRun:
         table = read_table(path)
@@ -64,9 +70,11 @@ class PromptfooYaml(PromptfooResults):
 
 
 def _outputs(names: list[str]) -> list[int]:
-    """Return the columns with outputs."""
-    places = [place - 1 for place, name in enumerate(names) if name == "Status" and place]
-    return places or [place for place, name in enumerate(names) if _PROMPT.fullmatch(name)]
+    """Return the columns with outputs; none for a table of another program."""
+    if _REASON in names:
+        return [place for place in range(len(names)) if names[place + 1 : place + 3] == _ABOUT]
+    places = [place for place, name in enumerate(names) if _PROMPT.fullmatch(name)]
+    return places if len(places) == len(names[min(places, default=0) :]) else []
 
 
 def _prompt(name: str) -> dict[str, str]:
@@ -87,28 +95,37 @@ def _rows(path: Path, names: list[str], table: Iterator[tuple[int, list[str]]]) 
             "testCase": {"description": texts[0]} if start else {},
         }
         for column, (place, end) in enumerate(zip(places, [*places[1:], len(names)], strict=True)):
-            output = _output(dict(zip(names[place + 1 : end], texts[place + 1 : end], strict=True)), texts[place])
-            if output is None:
-                continue
-            if output["status"] not in _REASONS:
-                raise problem(path, f"Line {line} has the status '{output['status']}'")
+            about = dict(zip(names[place + 1 : end], texts[place + 1 : end], strict=True))
+            if not any((texts[place].strip(), about.get("Status"))):
+                continue  # the test was not run with this prompt
+            try:
+                output = _output(about, texts[place])
+            except ValueError as error:
+                raise problem(path, f"Line {line} has {error}") from error
             prompt = _prompt(names[place])
-            about = {"promptIdx": column, "provider": {"id": prompt["provider"]}, "prompt": {"label": prompt["label"]}}
-            yield {**shared, **about, **_result(output)}
+            variant = {"provider": {"id": prompt["provider"]}, "prompt": {"label": prompt["label"]}}
+            yield {**shared, "promptIdx": column, **variant, **_result(output)}
 
 
-def _output(about: dict[str, str], cell: str) -> dict[str, str] | None:
-    """Return an output with its status, score and reason; None for a test without one."""
+def _output(about: dict[str, str], cell: str) -> dict[str, str]:
+    """Return an output with its status, score and reason. Raises ValueError."""
     if "Status" in about:
-        status, score, reason = (about.get(name, "") for name in ("Status", "Score", "Grader Reason"))
-        return {"status": status, "score": score, "text": cell, "reason": reason} if status else None
-    match = _CELL.fullmatch(cell)
-    return {name: value or "" for name, value in match.groupdict().items()} if match else None
+        status, score, reason = (about.get(name, "") for name in (*_ABOUT, _REASON))
+        output = {"status": status, "score": score, "text": cell, "reason": reason}
+    elif match := _CELL.fullmatch(cell):
+        output = {name: value or "" for name, value in match.groupdict().items()}
+    else:
+        raise ValueError("an output without [PASS], [FAIL] or [ERROR]")
+    if output["status"] not in _REASONS:
+        raise ValueError(f"the status '{output['status']}'")
+    if _SCORE.fullmatch(output["score"]) is None:
+        raise ValueError(f"the score '{output['score']}'")
+    return output
 
 
 def _result(output: dict[str, str]) -> dict[str, Any]:
     passed, is_error = output["status"] == "PASS", output["status"] == "ERROR"
-    score = float(output["score"]) if re.fullmatch(r"-?\d+(\.\d+)?", output["score"]) else float(passed)
+    score = float(output["score"] or passed)
     grade = {"pass": passed, "score": score, "reason": output["reason"]}
     parts = {"componentResults": [{**grade, "assertion": {"type": "total"}}]}
     return {

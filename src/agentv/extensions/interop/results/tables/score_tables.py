@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +11,14 @@ from agentv.datasets.foreign.foreign_format import table_records
 from agentv.datasets.foreign.records import RecordFile
 from agentv.datasets.foreign.values import first_of, is_blank, parsed, question_of
 from agentv.extensions.interop.datasets.dataset_values import cell_list, cell_value
-from agentv.extensions.interop.imports.foreign_files import read_document, read_lines, read_table, row_keys, table_names
+from agentv.extensions.interop.imports.foreign_files import (
+    problem,
+    read_document,
+    read_lines,
+    read_table,
+    row_keys,
+    table_names,
+)
 from agentv.extensions.interop.imports.foreign_values import dict_of, grade_value, list_of, text_of
 from agentv.extensions.interop.imports.json_stream import JsonProblem, decode_json
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
@@ -69,8 +76,8 @@ class ScoreTable(ForeignResults):
             about = (column for column in row if column.rpartition("/")[0] in stems)
             used = {"id", *self.inputs, *self.answers, *self.references, *self.contexts, *metrics, *about}
             grades = tuple(self._grade(name, column, row) for column, name in metrics.items())
-            for name in (grade.name for grade in grades if grade.details):
-                note = f"'{name}' has grades of a judge, from 1 to 5: kept, not counted as scores"
+            for name, kind in ((grade.name, _kind_of(grade.details["value"])) for grade in grades if grade.details):
+                note = f"'{name}' has {kind}: kept, not counted as scores"
                 run.notes += [] if note in run.notes else [note]
             yield ForeignJob(
                 case=ForeignCase(
@@ -89,7 +96,7 @@ class ScoreTable(ForeignResults):
 
     def _grade(self, name: str, column: str, row: dict[str, Any]) -> ForeignGrade:
         value, reason = self.value(column, row), self.reason(column, row)
-        is_missing = _number(row[column]) is None and value is None
+        is_missing = value is None and _number(row[column]) is None
         return ForeignGrade(
             name=name,
             type=f"{self.tool}:{name}",
@@ -159,19 +166,32 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for line, cells in rows:
             yield line, {name: cell_value(cell) for name, cell in zip(names, cells, strict=True)}
         return
+    items: Iterable[tuple[int, Any]] = read_lines(path)
     if RecordFile(str(path)).kind == "json":
         document = read_document(path, _MOST_BYTES)
-        rows_of = document if isinstance(document, list) else table_records(dict_of(document)) or [document]
-        yield from ((number, dict_of(row)) for number, row in enumerate(rows_of, 1))
-    else:
-        yield from ((number, dict_of(row)) for number, row in read_lines(path))
+        items = enumerate(document if isinstance(document, list) else table_records(dict_of(document)) or [document], 1)
+    for number, row in items:
+        if not isinstance(row, dict):
+            raise problem(path, f"Row {number} is not an object")
+        yield number, row
 
 
 def _number(value: Any) -> Any:
-    """Return the number or truth value in a cell; None for a blank one."""
+    """Return the number or truth value in a cell, or another text; None for a blank one and for NaN."""
     if not isinstance(value, str):
         return None if is_blank(value) else value
+    word = value.strip().lower()
+    if word in _WORDS:
+        return _WORDS[word]
     try:
-        return {"true": True, "false": False}.get(value.strip().lower()) if value.strip().isalpha() else float(value)
+        return float(word)
     except ValueError:
-        return None
+        return value
+
+
+def _kind_of(value: Any) -> str:
+    is_grade = grade_value(_number(value)) is not None
+    return "grades of a judge, from 1 to 5" if is_grade else "values that are not numbers"
+
+
+_WORDS = {"true": True, "false": False, "": None, "nan": None, "none": None, "null": None}
