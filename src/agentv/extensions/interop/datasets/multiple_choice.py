@@ -172,7 +172,7 @@ def _place(answer: Any, texts: list[str], labels: list[str], *, is_text: bool) -
     if text in labels:
         return labels.index(text)
     if text.isdigit() and not labels:
-        return int(text) if int(text) < len(texts) else None
+        return next((place for place in range(len(texts)) if str(place) == text), None)
     return letters.index(text.upper()) if len(text) == 1 and text.upper() in letters else None
 
 

@@ -63,7 +63,7 @@ class _LMEval(ForeignFormat):
         choices = cell_value(_value(task.get("doc_to_choice"), document))
         target = _value(task.get("doc_to_target"), document)
         texts = texts_of(choices) if isinstance(choices, list) else []
-        if texts and text_of(target).strip().isdigit() and int(target) < len(texts):
+        if texts and text_of(target).strip().isdecimal() and int(target) < len(texts):
             target = texts[int(target)]
         question = text_of(_value(task.get("doc_to_text"), document))
         choice_list = "\n\n" + "\n".join(f"- {text}" for text in texts) if texts else ""
