@@ -134,6 +134,13 @@ def test_a_table_has_the_columns_of_agentv(folder, command):
     assert case["execution"]["verdicts"]["pass"] == 0.8
 
 
+def test_a_variable_of_a_table_has_either_a_text_or_parts(folder, command):
+    folder.write("t.csv", "id,vars.who,vars.who.name\na,Ada,Ada\n")
+    folder.write("s.yaml", {"prompts": ["{{ who }}"], "providers": ["default"], "tests": "file://t.csv"})
+    outcome = command("cases", "s.yaml")
+    assert outcome.code == 2 and "vars.who.name" in outcome.stderr
+
+
 def test_a_table_may_have_inputs_and_reference_answers(folder, command):
     folder.write("t.csv", "input,__prefix,__suffix,__provider_output,__expected\nhi,Say ,!,Hi!,grade: Is kind\n")
     (case,) = cases(folder, command, tests="file://t.csv")

@@ -20,6 +20,7 @@ _ROOT = r"\{\{-?\s*env\.AGENTV_REPO_ROOT\s*-?\}\}"
 _IN_ROOT = re.compile(rf"^file://{_ROOT}")
 _CONFIG = os.path.join(".agentv", "config.yaml")
 _COLUMNS = {"__provider_output": "__providerOutput"}
+_VARS = "vars."
 _LIMITED = ("latency", "cost")
 
 
@@ -73,19 +74,30 @@ def _test_of_row(row: dict[str, Any]) -> dict[str, Any]:
     test = test_of_row({_COLUMNS.get(key, key): value for key, value in row.items()})
     options, values = test.pop("options", {}), test.pop("vars", {})
     id, text = values.pop("id", None), values.pop("input", None)
-    variables: dict[str, Any] = {}
-    for name, value in values.items():
-        *parents, last = [part.strip() for part in name.removeprefix("vars.").split(".")] if "vars." in name else [name]
-        place = variables
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
+    variables = _nested(values)
     if text is not None:
         variables["input"] = f"{options.get('prefix', '')}{text}{options.get('suffix', '')}"
     assertions = test.pop("assert", [])
     named = {"criteria": test.pop("description", None), "expected_output": test.pop("providerOutput", None)}
     checks = [_assertion(check, index if len(assertions) > 1 else 0) for index, check in enumerate(assertions, 1)]
     return {**test, **named, "id": id, "vars": variables, "assert": checks}
+
+
+def _nested(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables in columns: `vars.user.name` is the `name` of the object `user`. Raises ValueError."""
+    variables: dict[str, Any] = {}
+    for column, value in values.items():
+        path = column.removeprefix(_VARS)
+        *parents, last = map(str.strip, path.split(".")) if path != column else [column]
+        place = variables
+        for parent in parents:
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                break
+        if not isinstance(place, dict) or last in place:
+            raise ValueError(f"The column '{column}' is a variable that another column defines: remove one of them")
+        place[last] = value
+    return variables
 
 
 def _assertion(check: dict[str, Any], number: int) -> dict[str, Any]:
