@@ -168,6 +168,25 @@ def test_equals_of_pydantic_evals_counts_white_space(folder, command):
     assert json.loads((folder.path / "run/results.jsonl").read_text("utf-8"))["score"] == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"criteria":', "Invalid JSON"), ('{"criteria": [1]}', "'criteria' must be"), ("[]", "'criteria' must be")],
+)
+def test_a_configuration_of_adk_that_cannot_be_read_is_an_error(folder, command, text, message):
+    folder.write("test_config.json", text)
+    folder.write("a.evalset.json", {"eval_set_id": "s", "eval_cases": [{"eval_id": "e", "conversation": [ADK_TURN]}]})
+    outcome = command("cases", "a.evalset.json")
+    assert outcome.code == 2 and "test_config.json" in outcome.stderr and message in outcome.stderr
+
+
+ADK_TURN = {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Hello"}]}}
+
+
+def test_entries_of_a_trigger_set_are_never_dropped(folder, command):
+    folder.write("triggers.json", {"skills": ["x", {"name": "s", "positive": ["a"], "negative": ["b"]}]})
+    assert command("cases", "triggers.json").code == 2
+
+
 def test_tool_calls_of_adk_must_be_the_same_unless_its_configuration_differs(folder, command):
     uses = [{"name": "set", "args": {"id": 1}}, {"name": "get"}]
     said = {"parts": [{"text": "Done"}]}

@@ -104,8 +104,8 @@ def _halves(document: dict[str, Any]) -> tuple[str, str] | None:
 def _split_sets(document: dict[str, Any]) -> list[tuple[dict[str, Any], tuple[str, str]]]:
     """Return the objects with two lists of queries, and their keys: the document, or all entries of its skills."""
     entries = [document] if _halves(document) else document.get("skills")
-    skills = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    sets = [(entry, halves) for entry in skills if (halves := _halves(entry)) is not None]
+    skills = entries if isinstance(entries, list) else []
+    sets = [(entry, halves) for entry in skills if isinstance(entry, dict) and (halves := _halves(entry))]
     return sets if len(sets) == len(skills) else []
 
 

@@ -259,13 +259,14 @@ def _differences(data: dict[str, Any], criteria: _Criteria) -> Iterator[str]:
 
 
 def _criteria(path: str, lose: Lose) -> _Criteria:
-    """Return the criteria in the configuration of an eval set, or those of ADK by default."""
-    configs = (os.path.join(os.path.dirname(path), name) for name in _CONFIGS)
-    config = next((name for name in configs if os.path.isfile(name)), None)
-    document = document_of(record_file(config)) if config else {}
-    limits = object_at(document, "criteria") if config else _CRITERIA
-    for name in document.get("metrics_to_run") or ():
-        lose(f"the metric '{text_of(name)}'")
+    """Return the criteria in the configuration of an eval set, or those of ADK by default. Raises DatasetError."""
+    config = next(filter(os.path.isfile, (os.path.join(os.path.dirname(path), name) for name in _CONFIGS)), "")
+    document = record_file(config).document if config else {"criteria": _CRITERIA}
+    limits = document.get("criteria") or {} if isinstance(document, dict) else document
+    if not isinstance(limits, dict):
+        raise record_file(config).problem("'criteria' must be an object")
+    for name in texts_of(document.get("metrics_to_run")):
+        lose(f"the metric '{name}'")
     calls: dict[str, Any] | None = None
     answers: list[dict[str, Any]] = []
     rubrics: list[dict[str, Any]] = []
