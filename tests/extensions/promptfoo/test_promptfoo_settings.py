@@ -23,6 +23,14 @@ def test_references_lead_into_the_configuration_and_into_other_files(folder):
     assert [case.evaluators[0].settings["value"] for case in cases] == ["a", "b"]
 
 
+@pytest.mark.parametrize("tests", [5, True, ["file://t.json"], [[1]]])
+def test_tests_of_another_type_are_findings(folder, command, tests):
+    folder.write("t.json", "[5, null]")
+    folder.write("promptfooconfig.json", json.dumps({**BASE, "tests": tests}))
+    outcome = command("validate", "promptfooconfig.json")
+    assert outcome.code == 1 and "Expected an object" in outcome.stdout
+
+
 def test_a_variable_of_the_environment_may_have_a_default(folder, monkeypatch):
     text = "prompts: ['{{x}}']\nproviders: [echo]\ntests: [{vars: {x: \"{{ env.MY_CITY | default('Oslo') }}\"}}]\n"
     path = folder.write("promptfooconfig.yaml", text)

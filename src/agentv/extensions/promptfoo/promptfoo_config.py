@@ -92,8 +92,9 @@ class _PromptfooConfig(ForeignFormat):
         with importing_nothing():
             suite = _suite(source.files[0], ignore)
             for record in suite.tests(ignore):
-                with suppress(ValueError):
-                    list(case_rows(suite, record.data, ignore))
+                if isinstance(record.data, dict):
+                    with suppress(ValueError):
+                        list(case_rows(suite, record.data, ignore))
         return suite.files.programs
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
