@@ -124,10 +124,11 @@ def test_both_back_buttons_close_a_result_on_a_phone(shop, page_of, chromium):
         page.locator(".detail").wait_for(state="hidden")
 
 
-def test_results_come_first_on_a_phone(shop, page_of, chromium):
+def test_results_come_first_on_a_phone_and_the_summary_follows_them(shop, page_of, chromium):
     with chromium(page_of("run"), width=390, height=844) as page:
         top = page.locator(".window .row").first.bounding_box()["y"]
-        assert top < 400 < 844 * 0.8 < page.locator(".card").bounding_box()["y"]
+        last = page.locator(".window .row").last.bounding_box()
+        assert top < 400 and 0 < page.locator(".card").bounding_box()["y"] - last["y"] - last["height"] < 100
         assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
