@@ -1,6 +1,7 @@
 """`agentv eval`: exit codes, gates, errors, budget and output."""
 
 import json
+import re
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_the_exit_code_depends_on_the_outcome(project, command, answers, argumen
     manifest = json.loads((project.path / "out" / "run.json").read_bytes())
     assert manifest["exit_code"] == code
     if code:
-        assert ("Gate: " if code == 1 else "Failed: ") in ended.stderr
+        assert re.search({1: "^Gate: ", 3: "^(Failed|Stopped): ", 4: "^Stopped: "}[code], ended.stderr, re.MULTILINE)
     assert "Traceback" not in ended.stderr
 
 
@@ -286,6 +287,15 @@ def test_quiet_prints_only_the_reason_of_a_failure(project, command):
     ended = command("eval", "d.yaml", "--quiet", "--out", "b", "--threshold", "0.9")
     assert (ended.code, ended.stdout) == (1, "")
     assert ended.stderr == "Gate: default: mean 0.500 (2 of 2 jobs scored) is below the threshold 0.9\n"
+
+
+def test_quiet_prints_the_first_error_if_errors_fail_the_run(project, command):
+    dataset(project, "broken", "broken")
+    ended = command("eval", "d.yaml", "--quiet", "--out", "a")
+    assert (ended.code, ended.stdout) == (3, "")
+    lines = ended.stderr.splitlines()
+    assert lines[0] == "2 errors (not scored): a" and lines[1].startswith("First error in ") and len(lines) == 3
+    assert lines[2] == "Failed: Every job errored"
 
 
 def test_why_prints_the_reason_for_each_job(project, command):

@@ -153,7 +153,7 @@ def test_a_run_stops_if_its_first_jobs_all_fail_authentication(project):
         ended = project.eval("--out", "out")
         assert server.counts.requests < 40
     assert ended.code == 3
-    assert "Failed: Stopped: every job so far failed authentication. Check the API key." in ended.stderr
+    assert "\nStopped: every job so far failed authentication. Check the API key." in ended.stderr
     assert "agentv eval --retry-errors out" in ended.stdout
     with FaultyServer("yes") as server:
         project.targets(target(server))
@@ -215,7 +215,7 @@ def test_a_run_stops_if_the_judge_of_its_first_jobs_is_dead(project, fault, reas
         project.dataset(*(["q"] * 200), evaluators=[{"type": "llm_judge", "name": "j"}])
         ended = project.eval("--out", "out", "--max-outage", "0")
         assert server.counts.requests < 80
-    assert ended.code == 3 and f"Failed: Stopped: {reason}" in ended.stderr
+    assert ended.code == 3 and f"\nStopped: {reason}" in ended.stderr
     assert "agentv eval --retry-errors out" in ended.stdout
 
 

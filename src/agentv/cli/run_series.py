@@ -128,7 +128,7 @@ class RunSeries:
     def _limited(self, options: EvalOptions) -> Any:
         """Return the options with what is left of the budget and the time. Exits if nothing is."""
         if self._left_usd is not None and self._left_usd <= 0:
-            output.error("Stopped: the budget is used up", "Failed")
+            output.error("the budget is used up", "Stopped")
             self._stop(EXIT_BUDGET)
         left_s = None if self._ends is None else max(0.001, self._ends - monotonic())
         return msgspec.structs.replace(options, budget_usd=self._left_usd, deadline_s=left_s)

@@ -24,10 +24,10 @@ from agentv.engine.resume import folder_of, options_of_earlier, resumed
 from agentv.engine.run import Outcome, open_executor, open_store, run
 from agentv.engine.run_options import EvalOptions
 from agentv.engine.run_plan import RunPlan
-from agentv.errors import EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
+from agentv.errors import EXIT_ERRORS, EXIT_FINDINGS, EXIT_UNDECIDED, UsageError, plural
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.registry import service
-from agentv.report.figures import usd
+from agentv.report.figures import one_line, usd
 from agentv.report.services import Delivery, RunExport, open_export
 from agentv.report.summary_text import headlines, span_notes
 from agentv.report.terminal import Ending, print_ending
@@ -210,8 +210,13 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 def print_reasons(outcome: Outcome) -> None:
     """Print the reasons for the exit code on stderr."""
+    label = _LABELS.get(outcome.verdict.exit_code, "Failed")
     for reason in outcome.verdict.reasons:
-        output.error(reason, _LABELS.get(outcome.verdict.exit_code, "Failed"))
+        cause, _, rest = reason.partition(": ")
+        if cause in ("Interrupted", "Stopped"):
+            output.error(rest, cause)
+        else:
+            output.error(reason, label)
 
 
 def _print_outcome(outcome: Outcome, args: EvalArguments, delivery: Delivery | None) -> None:
@@ -230,10 +235,13 @@ def _print_outcome(outcome: Outcome, args: EvalArguments, delivery: Delivery | N
 
 
 def _print_losses(outcome: Outcome, delivery: Delivery | None) -> None:
-    """Print what --quiet does not hide: errors, unless they are a reason of the exit code, and spans that were lost."""
+    """Print what --quiet does not hide: errors, unless a gate failed for another reason, and spans that were lost."""
     errors = sum(target.errors for target in outcome.summary.targets.values())
-    if errors and not outcome.verdict.reasons:
+    if errors and (not outcome.verdict.reasons or outcome.verdict.exit_code == EXIT_ERRORS):
         output.message(f"{plural(errors, 'error')} (not scored): {short_path(outcome.folder)}")
+    if errors and outcome.verdict.exit_code == EXIT_ERRORS:
+        first = next(note for target in outcome.details.values() for note in target.errors.values())
+        output.message(f"First error in {first.eval_id}: {one_line(first.reason or '', 200)}")
     for note in outcome.notes:
         output.message(note)
     if delivery is not None and delivery.lost:
