@@ -399,6 +399,19 @@ def test_an_agentmark_file_whose_first_line_is_broken_stays_agentmark(write):
     assert [line for _, line, _ in found] == [1]
 
 
+def test_a_misspelled_field_is_named_for_the_missing_one(folder, command):
+    case = {"id": "a", "expected_outcom": "x", "inptu": "y", "expected_output": "z"}
+    folder.write("a.yaml", {"evalcases": [case]})
+    printed = command("validate", "a.yaml").stdout
+    assert "Did you mean 'expected_outcome' instead of 'expected_outcom'?" in printed
+    assert "Did you mean 'input' instead of 'inptu'?" in printed and "may omit it" not in printed
+
+
+def test_only_the_outcome_is_said_to_be_optional(folder, command):
+    folder.write("a.yaml", {"evalcases": [{"id": "a", "expected_outcome": "x", "expected_output": "z"}]})
+    assert "may omit it" not in command("validate", "a.yaml").stdout
+
+
 def test_missing_expected_outcomes_are_reported_once_per_file(folder, command):
     rows = [{"id": f"c{number}", "input": "x", "expected_output": "y"} for number in range(20)]
     folder.write("a.yaml", {"evalcases": rows})

@@ -24,10 +24,10 @@ from agentv.datasets.case.shorthand import (
     ItemIds,
     MessageReader,
     foreign_note,
-    holds_variables,
     is_message,
     is_plain_text,
     is_result,
+    outcome_notes,
     read_cluster,
     with_files,
 )
@@ -51,7 +51,7 @@ from agentv.model.case import (
     Turn,
     refused_case,
 )
-from agentv.model.diagnostics import KeyPath, Problems, did_you_mean
+from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, nearest
 from agentv.model.message import ROLES, Message
 from agentv.model.origin import Place
 from agentv.model.values import FrozenDict, NestingError, freeze
@@ -219,13 +219,13 @@ class CaseBuilder(msgspec.Struct):
         elif self.is_agentmark:
             return self.item_ids.id_for(row.get("input"))
         else:
-            problems.missing(("id",), self._required_fields(row))
+            problems.missing(("id",), self._required_fields(row, "id"))
         return ""
 
     def _outcome(self, row: dict[str, Any], problems: Problems) -> str:
         if not (keys := [key for key in OUTCOME_KEYS if row.get(key) is not None]):
             if not self._may_lack_outcome(row):
-                problems.missing(("expected_outcome",), self._required_fields(row))
+                problems.missing(("expected_outcome",), self._required_fields(row, "expected_outcome"))
             return ""
         for key in keys[1:]:
             problems.warning((key,), f"Field '{key}' is ignored because '{keys[0]}' is set")
@@ -243,17 +243,16 @@ class CaseBuilder(msgspec.Struct):
         keys = ("expected_output", "expected_messages", "evaluator", "rubrics", "turns", *LIST_KEYS)
         return bool(lists) or any(row.get(key) for key in keys) or not self.header.evaluators.kind_only
 
-    def _required_fields(self, row: dict[str, Any]) -> str:
+    def _required_fields(self, row: dict[str, Any], missing: str) -> str:
         if self.is_agentmark:
             return "Required fields: input"
         if self.outcome_optional:
             return "Required fields: id, input, and one of criteria, expected_output, assertions"
         fields = "Required fields: id, expected_outcome, input"
-        if any(row.get(key) for key in ("expected_output", *LIST_KEYS)):
-            fields += "\nA case with a reference or evaluators may omit it if the cases are under 'tests', "
-            fields += "such as `tests: ./cases.jsonl` in a YAML file"
-        if "id" in row and holds_variables(row):
-            fields += f"\nAgentMark rows may omit it: set 'format: agentmark' in {self.settings_file}"
+        if typo := nearest(missing, row.keys() - _CASE_KEYS):
+            return f"{fields}\nDid you mean '{missing}' instead of '{typo}'?"
+        if missing == "expected_outcome":
+            fields += outcome_notes(row, self.settings_file)
         return f"{fields}{foreign_note(row, _CASE_KEYS)}"
 
     def _new_or_old(self, row: dict[str, Any], new: str, old: str, problems: Problems) -> tuple[str, Any]:
@@ -275,7 +274,7 @@ class CaseBuilder(msgspec.Struct):
         key, value = self._new_or_old(row, "input", "input_messages", problems)
         if value is None or value == []:
             if len(problems.errors) == before and not row.get("turns"):  # a conversation may begin with its first turn
-                problems.missing((key,), self._required_fields(row))
+                problems.missing((key,), self._required_fields(row, key))
             return (), None, ()
         prompts = self.header.prompts
         if row.get("prompt") is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentv.datasets.case.keys import OUTCOME_KEYS
+from agentv.datasets.case.keys import LIST_KEYS, OUTCOME_KEYS
 from agentv.datasets.files import FileError, FileFinder, is_address
 from agentv.datasets.variables import inserter, replace_texts
 from agentv.model.diagnostics import KeyPath, Problems, did_you_mean, type_word
@@ -192,6 +192,17 @@ def foreign_note(row: dict[str, Any], keys: frozenset[str]) -> str:
         return "\nThis looks like a results file, not a dataset"
     is_ours = row.keys() <= keys
     return "" if is_ours else "\nFor other names, `agentv cases FILE --guess` proposes which field is what"
+
+
+def outcome_notes(row: dict[str, Any], settings_file: str) -> str:
+    """Return lines about where a case may omit its expected outcome."""
+    notes = ""
+    if any(row.get(key) for key in ("expected_output", *LIST_KEYS)):
+        notes += "\nA case with a reference or evaluators may omit it if the cases are under 'tests', "
+        notes += "such as `tests: ./cases.jsonl` in a YAML file"
+    if "id" in row and holds_variables(row):
+        notes += f"\nAgentMark rows may omit it: set 'format: agentmark' in {settings_file}"
+    return notes
 
 
 def holds_variables(row: Any) -> bool:
