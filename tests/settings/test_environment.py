@@ -185,7 +185,7 @@ def test_an_unset_variable_has_a_hint():
     problems = Problems()
     interpolate("${{ OPENAI_KEY }} ${{ Z }}", {"OPENAI_KEYS": "x"}, ("a",), problems, "Target 'main'")
     assert [problem.hint for problem in problems] == [
-        "Did you mean 'OPENAI_KEYS'?",
+        "Set OPENAI_KEY in the environment or in .env. Did you mean 'OPENAI_KEYS'?",
         "Set Z in the environment or in .env",
     ]
 

@@ -130,7 +130,7 @@ def _interpolated(text: str, variables: Mapping[str, str], path: KeyPath, proble
             similar = did_you_mean(variable, variables) if variable not in variables else ""
             hint = f"Set {variable} in the environment or in .env"
             message = f"{of}: '{field_name(path)}' uses ${{{{ {variable} }}}}, which {state}"
-            problems.error(path, message, similar or hint)
+            problems.error(path, message, f"{hint}. {similar}" if similar else hint)
         return value
 
     return REFERENCE.sub(value_of, text)
