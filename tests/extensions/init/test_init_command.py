@@ -66,7 +66,7 @@ def test_force_replaces_existing_files(tmp_path):
 
 def test_a_second_init_changes_nothing(tmp_path):
     run("init", tmp_path)
-    assert "Wrote 0 files" in run("init", tmp_path).stdout
+    assert "Nothing to do: all files of the project are in" in run("init", tmp_path).stdout
 
 
 def test_a_file_instead_of_a_folder_is_an_error_without_a_traceback(folder, command):

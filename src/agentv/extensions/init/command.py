@@ -99,14 +99,17 @@ def init(args: InitArguments) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
         new_count += 1
-    output.echo(f"Wrote {plural(new_count, 'file')}{f', kept {kept_count}' if kept_count else ''} in {root}")
+    if new_count or kept_count:
+        output.echo(f"Wrote {plural(new_count, 'file')}{f', kept {kept_count}' if kept_count else ''} in {root}")
+    else:
+        output.echo(f"Nothing to do: all files of the project are in {root}")
     enter = "" if args.folder == "." else f"  cd {args.folder}\n"
     output.echo(f"\nNext:\n{enter}  agentv validate .\n  agentv eval evals")
     if args.ci:
         output.echo(
             "\nIn .github/workflows, replace OWNER/agentv@000… with the repository and commit of agentv to use."
         )
-    output.echo(f"\nThen: {_NEXT[kind]}\nMore in {root / 'evals' / 'README.md'}")
+    output.echo(f"\nThen:\n  {_NEXT[kind]}\n\nMore in {root / 'evals' / 'README.md'}")
 
 
 def _texts(kind: str, ci: bool) -> dict[str, str]:
