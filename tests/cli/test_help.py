@@ -103,6 +103,11 @@ def test_examples_are_printed_one_per_line():
     assert "\n    agentv eval evals\n    agentv eval evals/dataset.yaml --target gpt --trials 3\n" in output
 
 
+def test_an_example_of_a_long_value_is_not_broken():
+    for name in ("eval", "validate", "cases", "convert"):
+        assert "input=question,expected_output=answer" in CliRunner().invoke(cli, [name, "--help"]).output
+
+
 def test_an_unknown_command_gets_a_suggestion_and_exit_code_2():
     result = agentv("valdate")
     assert result.returncode == 2

@@ -407,7 +407,7 @@ def test_a_misspelled_field_is_named_for_the_missing_one(folder, command):
     assert "Did you mean 'input' instead of 'inptu'?" in printed and "may omit it" not in printed
 
 
-def test_only_the_outcome_is_said_to_be_optional(folder, command):
+def test_only_the_outcome_may_be_omitted(folder, command):
     folder.write("a.yaml", {"evalcases": [{"id": "a", "expected_outcome": "x", "expected_output": "z"}]})
     assert "may omit it" not in command("validate", "a.yaml").stdout
 

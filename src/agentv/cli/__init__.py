@@ -76,8 +76,8 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         kernel = COMMANDS.kernel_names()
-        added = [name for name in self.list_commands(ctx) if name not in kernel]
-        for title, names in (("Commands", kernel), ("Extensions", added)):
+        added = sorted(name for name in self.list_commands(ctx) if name not in kernel)
+        for title, names in (("Commands", kernel), ("More commands", added)):
             if names:
                 with formatter.section(title):
                     formatter.write_dl([(name, summary_of(name)) for name in names])

@@ -134,7 +134,7 @@ class EvalOptions(OptionStruct, frozen=True, kw_only=True, omit_defaults=True):
     )
     fields: str | None = option_field(
         "--map KEY=FIELD,…",
-        "Read records of any shape: input=question,expected_output=answers[0],metadata.*=*.",
+        "Read records of any shape: KEY=FIELD,…, for example input=question,expected_output=answer,tags=topic.",
         "Selection",
     )
     strict: bool = option_field(
