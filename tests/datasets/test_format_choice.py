@@ -76,3 +76,9 @@ def test_a_plugin_that_fits_as_well_as_a_known_format_is_refused(tmp_path, monke
 
 
 RIVAL = Rival()
+
+
+@pytest.mark.parametrize("start", ['{"evalcases": [', '{\n"evalcases": [', '{\n  "evalcases": [\n'])
+def test_a_dataset_of_ours_may_be_a_json_document(tmp_path, start):
+    (path := tmp_path / "cases.json").write_text(f'{start}{{"id": "a", "input": "x", "expected_outcome": "y"}}]}}')
+    assert detect(str(path)) == "yaml"

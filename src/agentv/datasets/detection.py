@@ -79,6 +79,8 @@ def _is_ours(head: bytes) -> bool:
     if not start or start.startswith(b"---"):
         return True
     if start.startswith(b"{"):
+        if "evalcases" in formats.object_keys(start):  # `eval_cases` may be those of ADK
+            return True
         keys = formats.object_keys(start.split(b"\n", 1)[0])
         has_id = "id" in keys and ("input" in keys or "input_messages" in keys)
         return has_id and not keys.isdisjoint((*OUTCOME_KEYS, "evaluators", "assertions", "assert"))
