@@ -202,3 +202,13 @@ def test_assertions_under_both_names_are_refused(folder, command, monkeypatch):
     folder.write("suite.eval.yaml", f"prompts: ['{{{{ input }}}}']\ntests: [{{id: a, vars: {{input: Hi}}, {checks}}}]")
     refused = command("validate", "suite.eval.yaml")
     assert (refused.code, "listed twice" in refused.stdout) == (1, True)
+
+
+def test_other_names_of_other_names_have_the_judge_of_the_target(command, folder):
+    targets = "[{name: base, provider: mock, response: hello, judge_target: critic}, {name: critic, provider: mock}]"
+    folder.write(".agentv/targets.yaml", f"targets: {targets}\n")
+    names = "{name: one, use_target: base}, {name: two, use_target: one}"
+    path = folder.write(
+        "suite.yaml", f"execution: {{targets: [{names}]}}\ntests: [{{id: a, criteria: x, input: hi}}]\n"
+    )
+    assert command("validate", path).code == 0

@@ -34,7 +34,7 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
     def with_targets(self, settings: Mapping[str, Mapping[str, Any]]) -> ProjectFacts:
         """Return the facts with the targets that a dataset brings along.
 
-        One with `use_target` has the judge of the other target. A variable may lead to a target with a judge.
+        One with `use_target` has the judge of the target at its end. A variable may lead to a target with a judge.
         """
         if not settings:
             return self
@@ -42,9 +42,10 @@ class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
         variables = tuple(other for other in others.values() if any(references(other)))
 
         def judge_target(name: str) -> str | None:
-            other = others.get(name, name)
+            for _ in others:  # a circle is an error of its own
+                name = name if settings.get(name, {}).get("judge_target") else others.get(name, name)
             own = settings.get(name, {}).get("judge_target")
-            return own or (other if other in variables else self.judge_target(other))
+            return own or (name if name in variables else self.judge_target(name))
 
         names, may_judge = (*self.known, *settings), (*self.may_judge, *settings, *variables)
         return msgspec.structs.replace(self, known=names, may_judge=may_judge, judge_target=judge_target)
