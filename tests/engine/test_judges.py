@@ -619,7 +619,8 @@ def test_every_variable_of_a_prompt_has_its_value(judged):
     prompt = "\n".join(f"{name}={{{{ {name} }}}}" for name in names)
     entry = {"type": "llm_judge", "prompt": prompt, "rubrics": ["is short"]}
     case = {"input": "yes", "expected_outcome": "Says yes", "expected_output": "Yes!", "context": ["one", "two"]}
-    judged(verdict(1), case, entries=[entry])
+    checks = [{"id": "rubric-1", "satisfied": True, "reasoning": ""}]
+    judged(json.dumps({"checks": checks, "overall_reasoning": ""}), case, entries=[entry])
     lines = dict(line.split("=", 1) for line in judged.server.requests[0].prompt.splitlines())
     assert (lines["question"], lines["candidate_answer"], lines["reference_answer"]) == ("yes", "yes", "Yes!")
     assert (lines["expected_outcome"], lines["context"]) == ("Says yes", '["one","two"]')
@@ -627,6 +628,15 @@ def test_every_variable_of_a_prompt_has_its_value(judged):
     assert json.loads(lines["expected_messages"]) == [{"role": "assistant", "content": "Yes!"}]
     assert json.loads(lines["output_messages"]) == [{"role": "assistant", "content": "yes"}]
     assert json.loads(lines["rubrics"])[0]["expected_outcome"] == "is short"
+
+
+@pytest.mark.parametrize("kind", ["llm-grader", "rubrics"])
+def test_the_items_of_rubrics_decide_with_a_prompt_too(judged, kind):
+    checks = [{"id": "a", "satisfied": True, "reasoning": ""}, {"id": "b", "satisfied": False, "reasoning": ""}]
+    items = [{"id": "a", "outcome": "is short", "weight": 3}, {"id": "b", "outcome": "is kind", "required": False}]
+    entry = {"type": kind, "prompt": "Check {{ output }}: {{ rubrics }}", "rubrics": items}
+    record = judged(json.dumps({"checks": checks, "overall_reasoning": "", "score": 1}), entries=[entry])["c0"]
+    assert record["score"] == 0.75
 
 
 def test_values_in_a_prompt_are_not_rendered_again(judged):
@@ -671,15 +681,16 @@ def test_the_answer_is_always_shown_to_the_judge(judged, prompt):
     assert CODE.search(last["content"])[2] == "the answer"
 
 
-def test_variable_names_of_agentv_4x_work_in_prompts(judged):
+@pytest.mark.parametrize(("metadata", "text"), [({"a": 1}, '{"a":1}'), ({}, "")])
+def test_variable_names_of_agentv_4x_work_in_prompts(judged, metadata, text):
     names = ("output", "answer", "criteria", "input", "expected_output", "tool_calls", "file_changes", "metadata_json")
     prompt = "\n".join(f"{name}={{{{ {name} }}}}" for name in names)
-    case = {"input": "yes", "expected_outcome": "Says yes", "expected_output": "Yes!", "metadata": {"a": 1}}
+    case = {"input": "yes", "expected_outcome": "Says yes", "expected_output": "Yes!", "metadata": metadata}
     judged(verdict(1), case, entries=[{"type": "llm_judge", "prompt": prompt}])
     lines = judged.server.requests[0].prompt.splitlines()
     assert lines[-8:] == [
         *("output=yes", "answer=yes", "criteria=Says yes", "input=yes", "expected_output=Yes!"),
-        *("tool_calls=[]", "file_changes=", 'metadata_json={"a":1}'),
+        *("tool_calls=[]", "file_changes=", f"metadata_json={text}"),
     ]
 
 

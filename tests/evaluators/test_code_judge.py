@@ -90,6 +90,12 @@ BROKEN = {
     "too little": (prints({"score": -1}), {}, "gave -1 as its score"),
     "invalid hits": (prints({"score": 1, "hits": 5}), {}, "'hits' of the program must be a list of strings"),
     "invalid assertions": (prints({"score": 1, "assertions": ["a"]}), {}, "must be a list of {text, passed}"),
+    "an assertion without text": (prints({"assertions": [{"passed": True}]}), {}, "must be a list of {text, passed}"),
+    "an assertion in words": (
+        prints({"assertions": [{"text": "a", "passed": "no"}]}),
+        {},
+        "{text, passed}, with passed true or false",
+    ),
     "an invalid verdict": (prints({"score": 1, "passed": "yes"}), {}, "'passed' of the program must be true or false"),
     "an exit code": (python("sys.exit('it broke')"), {}, f"The program ended with {EXIT_1}: it broke"),
     "a score and an exit code": (python("print('{\"score\": 1}'); sys.exit(3)"), {}, "ended with exit code 3"),

@@ -116,7 +116,10 @@ def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
     if kind == "not-tool-trajectory" or (kind == "tool-trajectory" and entry.get("negate")):
         yield "gives calls that are partly as expected a part of the score, so that a negated trajectory may fail there"
     if kind == "skill-trigger":
-        yield "finds a skill's name in that of another one, and its folder only in results and in what Read is given"
+        yield (
+            "finds a skill's name in that of another one, reads it only from 'skill', and finds its folder only in "
+            "results and in what Read is given"
+        )
     if any(not {"input", "output"}.isdisjoint(call) for call in _dicts(entry.get("expected"))):
         yield "ignores 'input' and 'output' of an expected call, and compares 'args'; here all are compared"
     if isinstance(entry.get("value"), int | float):

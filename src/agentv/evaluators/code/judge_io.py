@@ -63,6 +63,8 @@ def score_in(data: dict[str, Any], source: str = "The program", verb: str = "pri
     """
     of = source[0].lower() + source[1:]
     assertions = _first(data, "assertions", "checks")
+    if isinstance(assertions, list) and not all(isinstance(item, dict) and _is_assertion(item) for item in assertions):
+        raise EvaluatorFailure(f"'assertions' of {of} must be a list of {{text, passed}}, with passed true or false")
     passed_texts, failed_texts, fraction = checked_assertions(assertions, of)
     verdict = _verdict_in(data, of)
     if (value := _first(data, "score")) is None:
@@ -78,6 +80,11 @@ def score_in(data: dict[str, Any], source: str = "The program", verb: str = "pri
         details=_details_in(data),
         verdict=verdict,
     )
+
+
+def _is_assertion(item: dict[str, Any]) -> bool:
+    """Whether an item has a verdict and, in the form of 4.x, a text: AgentV (TypeScript) ignores those without one."""
+    return isinstance(item.get("text"), str) if isinstance(item.get("passed"), bool) else "pass" in item
 
 
 def promptfoo_result(value: Any, source: str) -> Any:

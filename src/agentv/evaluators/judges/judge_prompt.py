@@ -45,8 +45,8 @@ _OTHER_NAMES = {
 _MORE: dict[str, Callable[[Judgement], Any]] = {
     "tool_calls": lambda judgement: _calls_in(judgement.output_messages),
     "file_changes": lambda judgement: judgement.file_changes or "",
-    "metadata": lambda judgement: judgement.case.metadata,
-    "metadata_json": lambda judgement: judgement.case.metadata,
+    "metadata": lambda judgement: judgement.case.metadata or "",
+    "metadata_json": lambda judgement: judgement.case.metadata or "",
 }
 """Variables of custom prompts only, also named as in 4.x."""
 

@@ -34,7 +34,7 @@ from agentv.evaluators.judges.judge_responses import (
     read_text,
     vote_details,
 )
-from agentv.evaluators.judges.rubric import Rubric, rubric_items
+from agentv.evaluators.judges.rubric import Rubric
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 from agentv.model.message import Message
@@ -51,10 +51,10 @@ MAX_EXTRA_BYTES = 20_000
 
 
 class LlmJudge(Rubric, frozen=True, kw_only=True):
-    """A judge with the built-in prompt or a custom one, which may use `rubrics`.
+    """A judge with the built-in prompt or a custom one.
 
-    `criteria` are what the answer is judged by, instead of the expected outcome. With `rubrics` and no prompt, it works
-    like the type `rubric`.
+    `criteria` are what the answer is judged by, instead of the expected outcome. With `rubrics`, it works like the type
+    `rubric`: the judge checks each item, and their weights and requirements decide the score.
     """
 
     aliases: ClassVar[dict[str, str]] = {"rubric_prompt": "prompt"}
@@ -66,23 +66,23 @@ class LlmJudge(Rubric, frozen=True, kw_only=True):
         own = []
         if self.criteria is not None and not self.criteria.strip():
             own.append("'criteria' is blank")
-        elif self.criteria is not None and self.rubrics is not None and self.prompt is None:
+        elif self.criteria is not None and self.rubrics:
             own.append("'criteria' and 'rubrics' are both set: add the criteria to the rubrics")
         return own + super().complaints()
 
     @property
     def builtin_prompts(self) -> tuple[str, ...]:
         """The texts of the built-in prompt, or around the user's prompt."""
-        if self.prompt is None and self.rubrics is not None:
+        if self.rubrics:
             return super().builtin_prompts
         return builtin_prompts("llm_judge", "verdict", include_trace=self.include_trace)
 
     async def evaluate(self, judgement: Judgement) -> Score:
         """Call the judges for their verdicts."""
-        if self.prompt is None and self.rubrics is not None:
+        if self.rubrics:
             return await super().evaluate(judgement)
         judgement = await with_file_texts(self.preprocessors, judgement)
-        material = material_of(judgement, rubrics=rubric_items(self.rubrics), include_trace=self.include_trace)
+        material = material_of(judgement, include_trace=self.include_trace)
         return await verdict(self, judgement, await self._prompt(material, judgement))
 
     async def _prompt(self, material: Material, judgement: Judgement) -> JudgePrompt:
