@@ -145,7 +145,7 @@ def test_a_terminal_asks_what_is_evaluated(folder):
     os.close(follower)
     shown = os.read(leader, 65536).decode()
     os.close(leader)
-    assert "What do you evaluate?" in shown and Path("agent.py").is_file()
+    assert "What do you evaluate?" in shown and "a Python function" in shown and Path("agent.py").is_file()
 
 
 def test_an_unknown_kind_is_refused(folder, command):

@@ -153,8 +153,8 @@ def _asked_kind() -> str:
     """Ask what is evaluated; without a terminal, it is the demo."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "demo"
-    question = "What do you evaluate?"
-    kind: str = click.prompt(question, type=click.Choice(KINDS), default="demo", err=True)
+    output.message(f"What do you evaluate?\n{(InitArguments.__doc__ or '').partition(chr(8))[2]}")
+    kind: str = click.prompt("Name", type=click.Choice(KINDS), default="demo", show_choices=False, err=True)
     return kind
 
 
