@@ -65,12 +65,12 @@ class AgentvError(Exception):
 
 
 @contextmanager
-def file_errors(headline: str) -> Iterator[None]:
+def file_errors(headline: str, hint: str = "") -> Iterator[None]:
     """Raise AgentvError with this headline and the system's reason instead of an OSError."""
     try:
         yield
     except OSError as error:
-        raise AgentvError(headline, error.strerror or str(error), open_files_hint(error)) from error
+        raise AgentvError(headline, error.strerror or str(error), open_files_hint(error) or hint) from error
 
 
 def open_files_hint(error: OSError) -> str:

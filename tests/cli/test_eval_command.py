@@ -281,6 +281,12 @@ def test_json_is_the_only_output_on_stdout(project, command):
     assert printed["summary"] == json.loads((project.path / "out" / "summary.json").read_bytes())
 
 
+def test_a_run_folder_that_cannot_be_created_has_a_hint(project, command):
+    dataset(project, *HALF)
+    ended = command("eval", "d.yaml", "--out", "d.yaml/run")
+    assert ended.code == 2 and "Choose another folder with --out" in ended.stderr
+
+
 def test_quiet_prints_only_the_reason_of_a_failure(project, command):
     dataset(project, *HALF)
     assert command("eval", "d.yaml", "--quiet", "--out", "a").stdout == ""

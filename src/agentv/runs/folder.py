@@ -70,7 +70,7 @@ class RunFolder:
         folder = cls(path, redact)
         if folder.path.exists() and not folder.path.is_dir():
             raise UsageError(f"Not a folder: {folder.path}", hint="Choose another path with --out")
-        with file_errors(f"Cannot create the run folder {folder.path}"):
+        with file_errors(f"Cannot create the run folder {folder.path}", "Choose another folder with --out"):
             make_folder(folder.path)
             names = os.listdir(folder.path)
         if not _is_empty(names):

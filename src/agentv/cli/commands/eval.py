@@ -157,7 +157,7 @@ def _chosen(options: EvalOptions, folder: str | None, resume: bool) -> tuple[Eva
         return structs.replace(options, paths=(DEFAULT_PATH,)), folder
     raise UsageError(
         f"No dataset to evaluate: no path is passed, and there is no folder '{DEFAULT_PATH}' here",
-        hint="Pass a file or folder: agentv eval FILE. Or start with: agentv init",
+        hint="Pass a file or folder: agentv eval FILE, or agentv eval . for this folder. Or start with: agentv init",
     )
 
 
