@@ -114,6 +114,16 @@ def test_an_unknown_command_gets_a_suggestion_and_exit_code_2():
     assert "No such command 'valdate'. Did you mean 'validate'?" in result.stderr
 
 
+def test_an_unknown_command_of_a_group_gets_its_commands(command):
+    assert "No such command 'latest'. Commands: check, " in command("runs", "latest").stderr
+    assert "No such command 'prunne'. Did you mean 'prune'?" in command("runs", "prunne").stderr
+
+
+@pytest.mark.parametrize("group", ["runs", "generate", "judge", "targets"])
+def test_descriptions_of_commands_are_not_cut(group):
+    assert "...\n" not in CliRunner().invoke(cli, [group, "--help"]).output.partition("\nCommands:")[2]
+
+
 def test_a_missing_argument_is_a_usage_error():
     assert agentv("cases").returncode == 2
 

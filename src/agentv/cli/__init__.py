@@ -61,13 +61,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from agentv.model.diagnostics import did_you_mean  # late: only needed for a mistake
-
-            names = self.list_commands(ctx)
-            successor = extension_service("command-successor")
-            instead = successor and successor(*args[:2])
-            hint = instead or did_you_mean(args[0], names) or f"Commands: {', '.join(names)}"
-            raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)
+            raise unknown_command(self, ctx, args[0], *args[:2])
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
@@ -101,6 +95,16 @@ def extension_service(name: str) -> Callable[..., Any] | None:
     except KeyError:
         return None
     return service
+
+
+def unknown_command(group: click.Group, ctx: click.Context, name: str, *call: str | None) -> click.UsageError:
+    """Return the error for a name that is not a command of a group, with the command to use instead."""
+    from agentv.model.diagnostics import did_you_mean  # late: only needed for a mistake
+
+    names = group.list_commands(ctx)
+    successor = extension_service("command-successor")
+    hint = (successor and successor(*call)) or did_you_mean(name, names) or f"Commands: {', '.join(names)}"
+    return click.UsageError(f"No such command '{name}'. {hint}", ctx)
 
 
 def summary_of(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_
 import click
 from msgspec import Struct, structs
 
-from agentv.cli import COMMANDS, extension_service, finish_imports, output
+from agentv.cli import COMMANDS, extension_service, finish_imports, output, unknown_command
 from agentv.model import diagnostics
 from agentv.model.diagnostics import Range
 from agentv.settings.command_option import GROUPS, Group, Reader, declared_options
@@ -221,12 +221,14 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        successor = extension_service("command-successor")
-        if args and successor and self.get_command(ctx, args[0]) is None:
-            instead = successor(self.name, args[0])
-            if instead:
-                raise click.UsageError(f"No such command '{args[0]}'. {instead}", ctx)
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise unknown_command(self, ctx, args[0], self.name, args[0])
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.get_short_help_str(limit=200)) for name, entry in commands if entry])
 
 
 def declare(name: str, arguments: type[Arguments], *commands: click.Command) -> click.Command:
