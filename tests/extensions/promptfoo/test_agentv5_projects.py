@@ -337,7 +337,7 @@ def test_an_unknown_provider_has_its_line(folder, command):
 
 def test_assertions_of_templates_are_those_of_the_test(folder, command):
     folder.write(".agentv/templates/kind.yaml", {"assert": ["Is kind", {"include": "cheap"}]})
-    folder.write(".agentv/templates/cheap.yaml", {"assert": [{"type": "cost", "threshold": 1}]})
+    folder.write(".agentv/templates/cheap.yml", {"assert": [{"type": "cost", "threshold": 1}]})
     folder.write(".agentv/templates/loop.yaml", {"assert": [{"include": "loop"}]})
     (case,) = cases(folder, command, tests=[{**TEST, "assert": [{"include": "kind"}, "Is short"]}])
     rubric, cost = case["evaluators"]

@@ -7,6 +7,7 @@ criteria of one rubric. The score of a case is the weighted mean, so that an ass
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from agentv.datasets.foreign.values import object_at, text_of
@@ -59,6 +60,18 @@ def evaluators_of(assertions: Any, grading: Grading, transform: Any = None) -> l
     return placed_list(_with_rubric(evaluators, grading, transform))
 
 
+def _template(name: str, grading: Grading) -> Any:
+    """Return a template of the project, or the file at a path. Raises ValueError."""
+    if name.startswith(".") or set(name) & set("/\\"):
+        return grading.read_file(name)
+    try:
+        return grading.read_file(f".agentv/templates/{name}.yaml")
+    except ValueError:
+        with suppress(ValueError):
+            return grading.read_file(f".agentv/templates/{name}.yml")
+        raise
+
+
 def _with_templates(assertions: Any, grading: Grading, depth: int) -> list[Any]:
     """Return a list of assertions with those of the templates that it includes, which may include others."""
     expanded: list[Any] = []
@@ -69,8 +82,7 @@ def _with_templates(assertions: Any, grading: Grading, depth: int) -> list[Any]:
         name = text_of(assertion["include"])
         if not depth:
             raise ValueError(f"'{name}' is included by more than {_MOST_TEMPLATES} templates")
-        path = name if name.startswith(".") or set(name) & set("/\\") else f".agentv/templates/{name}.yaml"
-        template = grading.read_file(path)
+        template = _template(name, grading)
         if not isinstance(template, dict) or not isinstance(template.get("assert"), list):
             raise ValueError(f"The template '{name}' must have a list 'assert'")
         expanded += _with_templates(template["assert"], grading, depth - 1)
