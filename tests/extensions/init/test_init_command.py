@@ -150,3 +150,16 @@ def test_a_terminal_asks_what_is_evaluated(folder):
 
 def test_an_unknown_kind_is_refused(folder, command):
     assert command("init", "--for", "spaceship").code == 2
+
+
+def test_files_with_another_encoding_are_kept(tmp_path, command):
+    (tmp_path / ".gitignore").write_bytes("é\n".encode("utf-16"))
+    outcome = command("init", str(tmp_path))
+    assert outcome.code == 0 and "Kept existing" in outcome.stderr
+    assert (tmp_path / ".gitignore").read_bytes() == "é\n".encode("utf-16")
+
+
+def test_a_folder_with_the_name_of_a_file_is_an_error(tmp_path, command):
+    (tmp_path / ".gitignore").mkdir()
+    outcome = command("init", str(tmp_path))
+    assert outcome.code == 2 and f"Cannot read {tmp_path / '.gitignore'}" in outcome.stderr

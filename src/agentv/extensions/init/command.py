@@ -85,13 +85,15 @@ class InitArguments(Arguments):
 
 def init(args: InitArguments) -> None:
     """Write the starter project."""
-    root, kind = Path(args.folder), args.kind or _asked_kind()
+    root, kind = Path(args.folder), args.kind or _ask_for_kind()
     new_count, kept_count = 0, 0
     for name, text in _texts(kind, args.ci).items():
         path = root / name
-        if path.exists() and path.read_text(encoding="utf-8") == text:
+        with file_errors(f"Cannot read {path}"):
+            content = path.read_bytes().replace(b"\r\n", b"\n") if path.exists() else None
+        if content == text.encode():
             continue
-        if path.exists() and not args.force and not _may_replace(path):
+        if content is not None and not args.force and not _may_replace(path):
             output.note(f"Kept existing {path}")
             kept_count += 1
             continue
@@ -149,7 +151,7 @@ def _workflow_lines(kind: str) -> dict[str, str]:
     }
 
 
-def _asked_kind() -> str:
+def _ask_for_kind() -> str:
     """Ask what is evaluated; without a terminal, it is the demo."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "demo"
