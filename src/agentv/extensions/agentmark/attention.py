@@ -23,7 +23,7 @@ class Attention:
 
 
 Item = str | Attention
-_Chosen = dict[Attention, str]
+_Marks = dict[Attention, str]
 
 
 @dataclass(eq=False, slots=True)
@@ -48,13 +48,13 @@ class _Run:
 
 def write_items(items: list[Item], before: str, after: str) -> str:
     """Return texts and emphasis as Markdown, between two characters."""
-    chosen: _Chosen = {}
-    _guess(items, chosen, before, after)
-    tokens = (_fix(items, chosen, before, after) if chosen else None) or _fix(items, {}, before, after)
+    marks: _Marks = {}
+    _guess(items, marks, before, after)
+    tokens = (_fix(items, marks, before, after) if marks else None) or _fix(items, {}, before, after)
     return "".join(token.value for token in tokens or _render(items, {}, before, after))
 
 
-def _guess(items: list[Item], chosen: _Chosen, before: str, after: str) -> None:
+def _guess(items: list[Item], marks: _Marks, before: str, after: str) -> None:
     """Prefer another mark where one would touch the same mark, except for `***a***`."""
     previous = before
     for place, item in enumerate(items):
@@ -66,35 +66,35 @@ def _guess(items: list[Item], chosen: _Chosen, before: str, after: str) -> None:
         free = (mark for mark in item.sequences if mark[0] not in (previous[:1], following[:1]) or is_only_and_longer)
         sequence = next(free, item.sequences[0])
         if sequence != item.sequences[0]:
-            chosen[item] = sequence
-        _guess(item.children, chosen, sequence, sequence)
+            marks[item] = sequence
+        _guess(item.children, marks, sequence, sequence)
         previous = sequence
 
 
-def _fix(items: list[Item], chosen: _Chosen, before: str, after: str) -> list[_Token] | None:
+def _fix(items: list[Item], marks: _Marks, before: str, after: str) -> list[_Token] | None:
     """Change marks until all emphasis forms; return None if that is not possible."""
-    tokens = _render(items, chosen, before, after)
+    tokens = _render(items, marks, before, after)
     mistake = _mistake(tokens, before, after)
     while mistake:
         place, candidates = mistake
         trials = (
-            {**chosen, item: sequence}
+            {**marks, item: sequence}
             for item in candidates
             for sequence in item.sequences
-            if sequence != chosen.get(item, item.sequences[0])
+            if sequence != marks.get(item, item.sequences[0])
         )
         for trial in trials:
             tokens = _render(items, trial, before, after)
             following = _mistake(tokens, before, after)
             if following is None or following[0] > place:
-                chosen, mistake = trial, following
+                marks, mistake = trial, following
                 break
         else:
             return None
     return tokens
 
 
-def _render(items: list[Item], chosen: _Chosen, before: str, after: str) -> list[_Token]:
+def _render(items: list[Item], marks: _Marks, before: str, after: str) -> list[_Token]:
     """Return the tokens, with references for characters that would keep a mark from forming."""
     tokens: list[_Token] = []
     encoded, previous = "", before[-1:]
@@ -106,9 +106,9 @@ def _render(items: list[Item], chosen: _Chosen, before: str, after: str) -> list
             encoded = ""
             previous = tokens[-1].value[-1:] or previous
             continue
-        sequence = chosen.get(item, item.sequences[0])
-        outside = _first(items[place + 1], chosen) if place + 1 < len(items) else after[:1]
-        inside = _render(item.children, chosen, sequence, sequence)
+        sequence = marks.get(item, item.sequences[0])
+        outside = _first(items[place + 1], marks) if place + 1 < len(items) else after[:1]
+        inside = _render(item.children, marks, sequence, sequence)
         encodes_before, encodes_first = _encodes(previous, inside[0].value[:1], sequence[0])
         if encodes_first:
             _encode(inside, at_start=True)
@@ -123,8 +123,8 @@ def _render(items: list[Item], chosen: _Chosen, before: str, after: str) -> list
     return tokens
 
 
-def _first(item: Item, chosen: _Chosen) -> str:
-    return item[:1] if isinstance(item, str) else chosen.get(item, item.sequences[0])[:1]
+def _first(item: Item, marks: _Marks) -> str:
+    return item[:1] if isinstance(item, str) else marks.get(item, item.sequences[0])[:1]
 
 
 def _encodes(outside: str, inside: str, marker: str) -> tuple[bool, bool]:

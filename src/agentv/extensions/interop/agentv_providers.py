@@ -54,8 +54,8 @@ def _with_overlay(data: Map, path: str) -> Map:
 
 def _with_files(data: Map, folder: str) -> Map:
     """Return a configuration with the contents of the files that its fields name."""
-    named = {key: data[key] for key in _IN_FILES if str(data.get(key)).startswith(_FILE)}
-    contents = {key: parse_settings_file(os.path.join(folder, name.removeprefix(_FILE))) for key, name in named.items()}
+    files = {key: data[key] for key in _IN_FILES if str(data.get(key)).startswith(_FILE)}
+    contents = {key: parse_settings_file(os.path.join(folder, name.removeprefix(_FILE))) for key, name in files.items()}
     return data.with_values({**data, **contents})
 
 

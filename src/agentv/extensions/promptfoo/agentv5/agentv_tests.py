@@ -102,8 +102,8 @@ class AgentvSuite(Suite):
     is_promptfoo = False
 
     def __init__(self, path: str, lose: Lose) -> None:
-        written = document_at(path)
-        document = with_current_forms(_with_defaults(written, path, object_at(written, "env")))
+        source = document_at(path)
+        document = with_current_forms(_with_defaults(source, path, object_at(source, "env")))
         self.has_prompts = not is_blank(document.get("prompts"))
         if is_blank(document.get("prompts")) and os.path.isfile(os.path.join(os.path.dirname(path), _PROMPT_FILE)):
             document = {**document, "prompts": [f"file://{_PROMPT_FILE}"]}
@@ -111,7 +111,7 @@ class AgentvSuite(Suite):
         default = default_test_of(document.get("default_test"), os.path.dirname(path) or ".")
         shared = {**document, "defaultTest": default, "tests": _with_imports(document)}
         rest = {key: value for key, value in shared.items() if key not in ("providers", "targets")}
-        super().__init__(path, placed_row(rest, written, {"defaultTest": "default_test"}), lose)
+        super().__init__(path, placed_row(rest, source, {"defaultTest": "default_test"}), lose)
         self.files.tests_function, self.files.tests_in_folder = "create_tests", FOLDER
         self.files.test_in_file = partial(test_in_file, folder=self.files.folder)  # type: ignore[method-assign]
         if is_typescript(path):

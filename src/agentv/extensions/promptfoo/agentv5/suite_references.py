@@ -78,9 +78,9 @@ def _test_of_row(row: dict[str, Any]) -> dict[str, Any]:
     if text is not None:
         variables["input"] = f"{options.get('prefix', '')}{text}{options.get('suffix', '')}"
     assertions = test.pop("assert", [])
-    named = {"criteria": test.pop("description", None), "expected_output": test.pop("providerOutput", None)}
+    parts = {"criteria": test.pop("description", None), "expected_output": test.pop("providerOutput", None)}
     checks = [_assertion(check, index if len(assertions) > 1 else 0) for index, check in enumerate(assertions, 1)]
-    return {**test, **named, "id": id, "vars": variables, "assert": checks}
+    return {**test, **parts, "id": id, "vars": variables, "assert": checks}
 
 
 def _nested(values: dict[str, Any]) -> dict[str, Any]:

@@ -121,8 +121,8 @@ class _Waza(ForeignFormat):
             if key in _WORKSPACE and not is_blank(value):
                 lose(f"the {_WORKSPACE[key]} of a task: they are in the metadata")
         user = object_at(inputs, "responder")
-        asked = expected.get(_ASKED, data.get(_ASKED))
-        triggers = trigger_checks({skill: asked}) if isinstance(asked, bool) else []
+        is_expected = expected.get(_ASKED, data.get(_ASKED))
+        triggers = trigger_checks({skill: is_expected}) if isinstance(is_expected, bool) else []
         row: dict[str, Any] = {
             "id": first_of(data, "id", "name"),
             "input": text_of(question),
