@@ -59,8 +59,25 @@ LOSSES = {
         {"factuality": {"agree": 0}},
         "'factuality' in the",
     ),
+    "the provider in code": (
+        {"type": "javascript", "value": "!context.provider.label"},
+        {},
+        "'context.provider', which",
+    ),
+    "the test's options in code": (
+        {"type": "python", "value": "not context.get('test', {}).get('options')"},
+        {},
+        "'context.test.options', which code reads",
+    ),
     "an agent": ({"type": "agent-rubric", "value": "b"}, {}, "'agent-rubric': the judge reads files only if"),
 }
+
+
+@pytest.mark.parametrize(
+    "code", ["context.test.vars.x", "context.get('test').get('vars')", "context.providerResponse.output"]
+)
+def test_what_code_can_read_is_not_a_loss(folder, code):
+    assert "which code reads" not in warnings(folder, {"type": "javascript", "value": code})
 
 
 @pytest.mark.parametrize(("assertion", "options", "warning"), LOSSES.values(), ids=LOSSES)

@@ -69,11 +69,13 @@ _SCORED_BY_CODE = ("javascript", "python", "tool-call-f1")
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
 
 
+_ACCESS = r"(?:['\"](?:, *\{\})?[\])])?(?:\??\.(?!get\()|\[['\"]|\.get\(['\"])"
 _UNSEEN = re.compile(
-    r"(?:\bcontext|\bproviderResponse)(?:['\"]\])?(?:\??\.|\[['\"]|\.get\(['\"])"
+    rf"(?:\bcontext|\bproviderResponse){_ACCESS}"
     r"(metadata|guardrails|logProbs|trace|raw|cached|isRefusal|finishReason)\b"
 )
-"""Figures of an answer that code in promptfoo can read, and code here cannot."""
+_UNSEEN_OF_TEST = re.compile(rf"\bcontext{_ACCESS}(?:provider\b|test{_ACCESS}(?!(?:vars|metadata)\b)(\w+))")
+"""Figures of an answer, and parts of a test, that code in promptfoo can read, and code here cannot."""
 
 
 def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list[dict[str, Any]]:
@@ -135,6 +137,9 @@ def _note_unseen(code: Any, grading: Grading) -> None:
     has_fields = all(entry["provider"] in _FUNCTIONS for entry in grading.targets)
     for name in sorted(set(_UNSEEN.findall(text)) & {"trace"} if has_fields else set(_UNSEEN.findall(text))):
         grading.lose(f"'{name}' of an answer, which code reads: its output, cost, tokens and latency are available")
+    for key in sorted(set(_UNSEEN_OF_TEST.findall(text))):
+        name = f"test.{key}" if key else "provider"
+        grading.lose(f"'context.{name}', which code reads: only `vars` and `metadata` of the test are the same here")
 
 
 def _resolved(assertion: Any, grading: Grading) -> dict[str, Any]:
