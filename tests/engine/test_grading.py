@@ -3,7 +3,7 @@
 import pytest
 
 from agentv.engine.scoring.grades import evaluator_result, failed_result, grade, verdict_of
-from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
+from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score, Verdicts
 
 FAILED = None
 
@@ -152,3 +152,10 @@ def test_a_weighted_evaluator_with_its_own_gate_decides_the_case(entry, score, a
     result, other = evaluator_result(spec, score, None), evaluator_result(OTHER, Score(1.0), None)
     assert grade([result], [spec], None).verdict == alone
     assert grade([result, other], [spec, OTHER], None).verdict == beside_another
+
+
+def test_a_result_with_an_item_left_out_has_no_opposite():
+    incomplete, spec = Score(0.5, is_partial=True), EvaluatorSpec(type="t", name="e", negate=True)
+    with pytest.raises(EvaluatorFailure, match="left out an item"):
+        evaluator_result(spec, incomplete, None)
+    assert evaluator_result(EvaluatorSpec(type="t", name="e"), incomplete, None).score == 0.5

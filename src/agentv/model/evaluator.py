@@ -230,6 +230,8 @@ class Score(msgspec.Struct, frozen=True, gc=False):
     request: dict[str, Any] | None = None
     members: tuple[EvaluatorResult, ...] = ()
     verdict: Verdict | None = None
+    is_partial: bool = False
+    """Whether a judge left out an item, which counts as not met. Such a result has no opposite."""
 
 
 class EvaluatorFailure(Exception):

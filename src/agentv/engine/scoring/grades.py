@@ -9,7 +9,7 @@ import msgspec
 
 from agentv.evaluators.base import checked_score, checked_sentences
 from agentv.model.case import Aggregation
-from agentv.model.evaluator import EvaluatorSpec, Score, Verdicts
+from agentv.model.evaluator import EvaluatorFailure, EvaluatorSpec, Score, Verdicts
 from agentv.model.result import ErrorClass, ErrorInfo, EvaluatorResult, Status, Verdict
 
 _DEFAULT = Verdicts()
@@ -34,7 +34,8 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     """Return the result of one evaluator: its score, negated if configured, and its verdict.
 
     If negated, an evaluator's own pass is a failure, and otherwise only the score decides: a failed gate has no
-    meaningful opposite. Raises EvaluatorFailure for a score outside 0 to 1, which a custom evaluator may return.
+    meaningful opposite. Raises EvaluatorFailure for a score outside 0 to 1, which a custom evaluator may return, and
+    for the opposite of a result that is not complete.
     """
     value = score.score
     if spec.evaluator is None or type(value) is not float or not 0.0 <= value <= 1.0:
@@ -42,6 +43,8 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
         value = score.score
     hits, misses = score.hits, score.misses
     if spec.negate:
+        if score.is_partial:
+            raise EvaluatorFailure("The judge left out an item, so that its opposite is unknown")
         value, hits, misses = 1.0 - value, misses, hits
     verdict = verdict_of(value, verdicts) if spec.gate else _verdict(spec, value, verdicts)
     if score.verdict is not None and (not spec.negate or score.verdict == "pass"):

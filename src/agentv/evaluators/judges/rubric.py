@@ -310,6 +310,7 @@ def rubric_score(items: Sequence[RubricItem], votes: Sequence[tuple[str, Checks]
         reasoning=next((vote.reasoning for vote in checks if vote.reasoning), None),
         details=details,
         verdict=None if all(outcome.met for outcome in outcomes) else "fail",
+        is_partial=any(str(item.id) not in vote.by_id for vote in checks for item in items),
     )
 
 
