@@ -166,8 +166,9 @@ def test_embedding_targets_are_checked_before_any_call(project, vectors, entry, 
     assert not (project.path / "out").exists()
 
 
-def test_an_empty_answer_has_similarity_zero(project):
+@pytest.mark.parametrize(("negate", "score"), [(False, 0), (True, None)])
+def test_an_empty_answer_has_similarity_zero_and_no_opposite(project, negate, score):
     project.targets({"name": "default", "provider": "mock", "response": ""}, {"name": "vectors", **python("broken")})
-    project.dataset("x", evaluators=[MEANING])
-    assert project.eval("--target", "default", "--quiet", "--out", "out").code == 0
-    assert project.records()[0]["score"] == 0
+    project.dataset("x", evaluators=[{**MEANING, "negate": negate}])
+    project.eval("--target", "default", "--quiet", "--out", "out", "--no-gate")
+    assert project.records()[0]["score"] == score

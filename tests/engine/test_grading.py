@@ -154,8 +154,8 @@ def test_a_weighted_evaluator_with_its_own_gate_decides_the_case(entry, score, a
     assert grade([result, other], [spec, OTHER], None).verdict == beside_another
 
 
-def test_a_result_with_an_item_left_out_has_no_opposite():
+def test_a_result_that_was_not_checked_in_full_has_no_opposite():
     incomplete, spec = Score(0.5, is_partial=True), EvaluatorSpec(type="t", name="e", negate=True)
-    with pytest.raises(EvaluatorFailure, match="left out an item"):
+    with pytest.raises(EvaluatorFailure, match="was not checked"):
         evaluator_result(spec, incomplete, None)
     assert evaluator_result(EvaluatorSpec(type="t", name="e"), incomplete, None).score == 0.5

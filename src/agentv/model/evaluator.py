@@ -231,7 +231,7 @@ class Score(msgspec.Struct, frozen=True, gc=False):
     members: tuple[EvaluatorResult, ...] = ()
     verdict: Verdict | None = None
     is_partial: bool = False
-    """Whether a judge left out an item, which counts as not met. Such a result has no opposite."""
+    """Whether a part was not checked, such as an item that a judge left out. Such a result has no opposite."""
 
 
 class EvaluatorFailure(Exception):

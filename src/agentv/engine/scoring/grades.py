@@ -44,7 +44,7 @@ def evaluator_result(spec: EvaluatorSpec, score: Score, verdicts: Verdicts | Non
     hits, misses = score.hits, score.misses
     if spec.negate:
         if score.is_partial:
-            raise EvaluatorFailure("The judge left out an item, so that its opposite is unknown")
+            raise EvaluatorFailure("A part of the answer was not checked, so that the opposite is unknown")
         value, hits, misses = 1.0 - value, misses, hits
     verdict = verdict_of(value, verdicts) if spec.gate else _verdict(spec, value, verdicts)
     if score.verdict is not None and (not spec.negate or score.verdict == "pass"):

@@ -82,7 +82,7 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
         answer = judgement.candidate_answer.strip()
         texts = self.texts(judgement)
         if not answer:
-            return self._best([(0.0, text) for text in texts])
+            return msgspec.structs.replace(self._best([(0.0, text) for text in texts]), is_partial=True)
         response = await judgement.embed((answer, *texts))
         own, *others = _vectors(response, len(texts) + 1)
         return self._best([(cosine(own, vector), text) for vector, text in zip(others, texts, strict=True)])
