@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.ci
+
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SCRIPTS = (
     "startup",

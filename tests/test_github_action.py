@@ -16,7 +16,7 @@ from workflow_runner import ACTION, REPOSITORY
 
 (HOOK,) = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="composite steps use bash")
+pytestmark = [pytest.mark.ci, pytest.mark.skipif(sys.platform == "win32", reason="composite steps use bash")]
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.ci
+
 MODULES = {
     "toy/dataset.py": '''
 from agentv.datasets.formats.dataset_format import Batch, DatasetFormat

@@ -11,6 +11,8 @@ from agentv.model.result import TokenUsage
 from agentv_testing import Answer, FaultyServer
 from late import Late
 
+pytestmark = pytest.mark.ci
+
 anthropic, genai, types, openai = map(Late, ("anthropic", "google.genai", "google.genai.types", "openai"))
 
 LOOKS_UP = [

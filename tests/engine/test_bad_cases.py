@@ -7,6 +7,8 @@ from test_faults import target
 
 from agentv_testing import FaultyServer, RawReply
 
+pytestmark = pytest.mark.ci
+
 RETRIES = 2
 VERDICT = '{"reasoning": "fine", "hits": [], "misses": [], "score": 1.0}'
 REPLIES = {

@@ -7,6 +7,8 @@ from agentv_testing import Answer, RawReply
 from platforms import only_on_posix
 from waiting import wait_until
 
+pytestmark = pytest.mark.ci
+
 CENT = TokenUsage(1000, 900)
 PRICES = {"input": 1, "output": 10}
 GOOD = Answer("yes", usage=CENT)

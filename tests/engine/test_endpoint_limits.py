@@ -25,6 +25,8 @@ from agentv_testing import FaultyServer, SampleRequest
 from virtual_time import passes, run
 from waiting import let_others_run
 
+pytestmark = pytest.mark.ci
+
 
 @dataclass
 class Endpoint:

@@ -9,6 +9,8 @@ from run_project import jobs_of
 from agentv_testing import Answer, Fault, FaultyServer, RawReply
 from virtual_time import skipped_ahead
 
+pytestmark = pytest.mark.ci
+
 CASES = 150
 EVERY_KIND = {
     Fault("429", retry_after_s=0.02): 0.02,

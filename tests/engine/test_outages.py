@@ -16,6 +16,8 @@ from agentv.model.job import Job
 from agentv.model.response import SampleRequest, TargetFailure, answer
 from virtual_time import run
 
+pytestmark = pytest.mark.ci
+
 LATENCY_S = 0.2
 POLICY = RetryPolicy(status_codes=(429, 500, 502, 503, 504), timeout_s=60.0)
 

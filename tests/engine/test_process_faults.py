@@ -12,6 +12,8 @@ import pytest
 from agentv_testing import FaultyServer
 from waiting import HANGS, still_running, wait_until, whole_lines
 
+pytestmark = pytest.mark.ci
+
 DIES = "import os, signal\n\ndef answer(prompt):\n    if prompt == 'yes 3':\n        {how}\n    return prompt\n"
 DEATHS = {"os._exit": "os._exit(0)", "a segfault": "os.kill(os.getpid(), signal.SIGSEGV)"}
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

@@ -9,6 +9,8 @@ import pytest
 from agentv_testing import FaultyServer
 from waiting import wait_until
 
+pytestmark = pytest.mark.ci
+
 JUDGED = json.dumps({"score": 1.0, "hits": ["good"], "misses": [], "reasoning": "fine"})
 TIMEOUT_S = 2.0
 

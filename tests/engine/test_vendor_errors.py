@@ -15,6 +15,8 @@ from agentv.model.response import TargetFailure
 from agentv.targets.apis.anthropic import Anthropic
 from agentv_testing import FaultyServer, RawReply
 
+pytestmark = pytest.mark.ci
+
 TARGETS = {
     "anthropic": lambda server: {"provider": "anthropic", "base_url": server.origin},
     "gemini": lambda server: {"provider": "gemini", "base_url": server.origin},

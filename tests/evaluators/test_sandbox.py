@@ -21,7 +21,7 @@ from agentv.sandbox.visibility import hidden_paths
 from platforms import only_on_posix
 from sandbox_probes import TRIES, TRY, attacked
 
-pytestmark = only_on_posix("programs are not isolated, and their memory and processes not limited")
+pytestmark = [pytest.mark.ci, only_on_posix("programs are not isolated, and their memory and processes not limited")]
 
 CONFINEMENTS = {
     "landlock": Confinement(method="landlock"),

@@ -24,6 +24,8 @@ from load_simulation import (
     simulate_cell,
 )
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.mark.every(5)
 @pytest.mark.parametrize("workers", WORKERS)

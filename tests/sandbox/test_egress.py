@@ -20,7 +20,7 @@ from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessSpec, run_process
 from platforms import only_on_posix
 
-pytestmark = only_on_posix("programs are not isolated")
+pytestmark = [pytest.mark.ci, only_on_posix("programs are not isolated")]
 
 KEY = "sk-planted-4711-0815"
 

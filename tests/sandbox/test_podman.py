@@ -20,7 +20,7 @@ from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from platforms import only_on_posix
 from podman_image import IMAGE, READABLE, podman_problem, use_runc
 
-pytestmark = only_on_posix("programs are not isolated, and their memory and processes not limited")
+pytestmark = [pytest.mark.ci, only_on_posix("programs are not isolated, and their memory and processes not limited")]
 
 KEY = "sk-planted-4711-0815"
 

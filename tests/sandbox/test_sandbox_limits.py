@@ -16,7 +16,7 @@ from agentv.sandbox.sandbox import open_sandbox
 from agentv.sandbox.subprocesses import ProcessFailure, ProcessSpec, run_process
 from platforms import only_on_posix
 
-pytestmark = only_on_posix("programs are not isolated, and their memory and processes not limited")
+pytestmark = [pytest.mark.ci, only_on_posix("programs are not isolated, and their memory and processes not limited")]
 
 
 @pytest.fixture(params=["landlock", "bubblewrap"])

@@ -10,7 +10,7 @@ import pytest
 from agentv.sandbox import methods
 from platforms import only_on_posix
 
-pytestmark = only_on_posix("programs are not isolated")
+pytestmark = [pytest.mark.ci, only_on_posix("programs are not isolated")]
 
 TRY = """
 import json, os, pathlib, sys

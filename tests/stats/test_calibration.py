@@ -11,6 +11,8 @@ from agentv.stats.intervals import wilson
 from agentv.stats.judge_calibration import Labelled, Stratum, accuracy, cohen_kappa, confusion, kappa, kappa_value
 from late import Late
 
+pytestmark = pytest.mark.ci
+
 stats, raters = Late("scipy.stats"), Late("statsmodels.stats.inter_rater")
 FIGURES = ("accuracy", "kappa", "Rogan-Gladen", "PPI++")
 

@@ -6,6 +6,8 @@ from trend_rows import FALLS, FLAT, Shape, simulated, trend_rows
 
 from agentv.stats.level_changes import LIMIT, RunValues, Wealth, change_points, surprise
 
+pytestmark = pytest.mark.ci
+
 NONE = np.arange(0)
 
 

@@ -4,6 +4,8 @@ import pytest
 from coverage_rows import PAGE, page, rows
 from verdict_rows import POPULATIONS, difference_rows, mean_rows, power_rows, verdict_rows
 
+pytestmark = pytest.mark.ci
+
 ROWS = list(rows())
 FEW = 300
 

@@ -10,6 +10,8 @@ from agentv.stats.intervals import MeanAccumulator
 from agentv.stats.means import clustered_mean
 from agentv.stats.paired_comparison import compare_paired, compare_weighted
 
+pytestmark = pytest.mark.ci
+
 
 def test_cases_that_vary_have_a_larger_spread_and_none_has_none():
     spread = expected_spread([[1, 1, 1], [1, 0, 1], [0, 0, 0], [1, 1, 1], []])

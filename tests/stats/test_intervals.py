@@ -14,6 +14,8 @@ from agentv.stats.means import clustered_mean, paired_difference
 from agentv.stats.paired_comparison import compare_paired
 from agentv.stats.power import non_inferiority
 
+pytestmark = pytest.mark.ci
+
 
 def fed(scores, clusters=None):
     mean = MeanAccumulator()

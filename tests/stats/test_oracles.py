@@ -39,6 +39,8 @@ from agentv.stats.power import (
 from agentv.stats.ranking import rank
 from late import Late
 
+pytestmark = pytest.mark.ci
+
 optimize, stats, models = Late("scipy.optimize"), Late("scipy.stats"), Late("statsmodels.api")
 tables = Late("statsmodels.stats.contingency_tables")
 proportion, power = Late("statsmodels.stats.proportion"), Late("statsmodels.stats.power")

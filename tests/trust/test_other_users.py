@@ -23,6 +23,7 @@ CAPABILITY = ("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_sea
 """Python may be installed where only root can read. It gives no right to write."""
 
 pytestmark = [
+    pytest.mark.ci,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two other users"),
     pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv of util-linux"),
 ]

@@ -17,6 +17,8 @@ from agentv.targets.apis.openai import OpenAI
 from agentv_testing import Answer, RawReply, SampleRequest
 from waiting import wait_until
 
+pytestmark = pytest.mark.ci
+
 CENT = TokenUsage(1000, 900)
 
 

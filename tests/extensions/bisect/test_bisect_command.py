@@ -7,6 +7,8 @@ from agent_history import TARGET, History
 
 from waiting import HANGS, wait_until
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture
 def history(tmp_path, program):

@@ -13,7 +13,7 @@ from github_server import REPOSITORY, TOKEN, GitHubServer
 from agentv_testing import FaultyServer
 from workflow_runner import Runner
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the steps use bash")
+pytestmark = [pytest.mark.ci, pytest.mark.skipif(sys.platform == "win32", reason="the steps use bash")]
 
 CASES = [
     {"id": f"sum-{n}", "input": f"What is {n} + {n}?", "expected_output": str(2 * n), "expected_outcome": "the sum"}

@@ -9,6 +9,8 @@ import pytest
 
 from agentv.extensions.watch.watch import FileWatch
 
+pytestmark = pytest.mark.ci
+
 AGENT = """
 from helper import ending
 
