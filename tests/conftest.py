@@ -87,7 +87,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Distribute the tests over worker processes if pytest-xdist is installed and `-n` is not given."""
+    """Distribute the tests over worker processes if pytest-xdist is installed and `-n` is not given.
+
+    A run of all tests leaves out those that only CI runs.
+    """
+    if config.args_source == config.ArgsSource.TESTPATHS and "not slow" in config.option.markexpr:
+        config.option.markexpr += "" if "ci" in config.option.markexpr.split() else " and not ci"
     if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         if config.option.numprocesses is None:
             config.option.numprocesses = "auto"

@@ -8,6 +8,8 @@ import pytest
 
 from agentv.errors import DatasetError
 
+pytestmark = pytest.mark.ci
+
 PEERS = Path(__file__).parents[2] / "data" / "peers"
 PROMPTS = json.loads((PEERS / "agentmark/prompts.json").read_text("utf-8"))
 TEXTS = {prompt["case"]: prompt["prompt"] for prompt in PROMPTS["prompts"]}

@@ -5,6 +5,8 @@ import shutil
 import pytest
 from peer_records import KEYS, PEERS, WAYS, OurRun, Outcome, differences, our_run, problems_of, records_of, tools
 
+pytestmark = pytest.mark.ci
+
 ARGUMENTS = {"inspect": ("--evaluator", "icontains"), "deepeval": ("--evaluator", "equals")}
 """Arguments of `agentv eval` for the files of a tool."""
 

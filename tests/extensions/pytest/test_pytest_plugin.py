@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
+pytestmark = pytest.mark.ci
+
 CASES = [
     {"id": "good", "expected_outcome": "x", "input": "an a", "tags": ["first"]},
     {"id": "bad", "expected_outcome": "x", "input": "other"},
