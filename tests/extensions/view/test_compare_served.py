@@ -129,6 +129,26 @@ def test_runs_are_chosen_swapped_and_opened_in_full(served, two_runs):
         page.locator(".detail").get_by_text("no, number 0").first.wait_for()
 
 
+def test_answers_are_never_shown_under_the_title_of_another_case(served, two_runs):
+    slow = """() => {
+        const [fetched, opened] = [fetch, new Promise((resolve) => (window.answer = resolve))];
+        window.fetch = (...request) => opened.then(() => fetched(...request));
+    }"""
+    with served("before", "after", fragment="#view=compare&case=0") as page:
+        page.locator(".case-body").get_by_text("yes, number 0").wait_for()
+        page.keyboard.press("j")
+        page.locator(".case-body").get_by_text("yes, number 1").wait_for()
+        page.evaluate(slow)
+        page.keyboard.press("k")
+        page.locator(".case-panel .place").get_by_text("1 of 8").wait_for()
+        assert page.inner_text("#case-title") == "case-1", "as long as its answers are shown"
+        page.keyboard.press("Escape")
+        page.keyboard.press("Enter")
+        assert (page.inner_text("#case-title"), page.inner_text(".case-body")) == ("case-0", "")
+        page.evaluate("answer()")
+        page.locator(".case-body").get_by_text("yes, number 0").wait_for()
+
+
 @pytest.fixture
 def repeated_runs(two_runs):
     """Three runs of one target, and one of another, which is better."""

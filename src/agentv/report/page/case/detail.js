@@ -54,6 +54,7 @@ export class Detail {
     this.panel?.show(wanted);
     if (wanted === null) {
       this.#open = null;
+      replaceChildren(this.body); // the next result is not shown with this one's title
       return;
     }
     this.#showPlace(wanted);

@@ -44,6 +44,7 @@ export class CasePanel {
     this.root.hidden = row === null;
     if (row === null) {
       this.#row = null;
+      replaceChildren(this.body); // the next case is not shown with these answers
       return;
     }
     this.place.textContent = list.place(row);
@@ -53,12 +54,17 @@ export class CasePanel {
     this.#row = row;
     this.#found = null;
     const item = this.columns.at(row);
-    replaceChildren(this.title, element("bdi", {}, oneLine(item.id, 1_000) || "(no id)"));
+    if (!this.body.hasChildNodes()) this.#showTitle(item);
     const found = await this.source.pair(row).catch((error) => ({ error }));
     if (this.#row !== row) return; // another case was opened in the meantime
     this.#found = found;
+    this.#showTitle(item);
     this.#draw(item);
     this.body.scrollTop = 0;
+  }
+
+  #showTitle({ id }) {
+    replaceChildren(this.title, element("bdi", {}, oneLine(id, 1_000) || "(no id)"));
   }
 
   // Draws the case again if its verdicts are hidden no longer, or again.
