@@ -243,6 +243,11 @@ class SessionBuilder(Turns):
         return last.text
 
     @property
+    def has_request(self) -> bool:
+        """Whether the user wrote a message."""
+        return any(map(_is_request, self._entries))
+
+    @property
     def position(self) -> int:
         """The number of entries so far, for `rewind`."""
         return len(self._entries)
@@ -260,7 +265,7 @@ class SessionBuilder(Turns):
     def finish(self, path: str, log: ReadLog) -> Iterator[Session]:
         """Yield the session, unless it is empty."""
         messages = self.messages
-        if not any(message.role == "user" for message in messages):
+        if not self.has_request:
             log.skip("no request of the user", path)
             return
         if self.is_empty:

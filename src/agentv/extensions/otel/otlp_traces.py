@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentv.extensions.otel.span_messages import SpanMessage, messages_of_span
-from agentv.extensions.otel.spans import Span, spans_in
+from agentv.extensions.otel.spans import Span, is_observation, spans_in
 from agentv.model.message import Message
 from agentv.model.result import TokenUsage
 from agentv.model.token_counts import UsageFields, usage
-from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, decoded
+from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, decoded, objects_in
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import Turns
 
@@ -47,15 +47,19 @@ _NO_SPANS = "a trace without spans of a model or an agent"
 class _Otlp(SessionFormat):
     agent = "otlp"
     title = "a trace (OTLP JSON)"
-    marks = (b"resourceSpans", b"resource_spans", b"resourceLogs", b"resource_logs", b'"trace_id"')
+    marks = (
+        b"resourceSpans",
+        b"resource_spans",
+        b"resourceLogs",
+        b"resource_logs",
+        b'"trace_id"',
+        b'"observations"',
+        b'"traceId"',
+    )
 
     def fits(self, file: SessionFile) -> bool:
         exports = file.first if file.is_lines else _exports(file.document)[:1]
-        keys = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
-        return any(
-            isinstance(item, dict) and (not item.keys().isdisjoint(keys) or {"context", "start_time"} <= item.keys())
-            for item in exports
-        )
+        return any(isinstance(item, dict) and _is_export(item) for item in exports)
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
         exports: Iterable[Any] = file.records(log) if file.is_lines else _exports(file.document)
@@ -71,6 +75,14 @@ class _Otlp(SessionFormat):
 
 
 OTLP = _Otlp()
+
+
+def _is_export(item: dict[str, Any]) -> bool:
+    """Whether a record has spans, is a span, or is a trace or an observation of Langfuse's API."""
+    keys = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
+    is_span = {"context", "start_time"} <= item.keys() or is_observation(item)
+    observations = objects_in(item.get("observations"))
+    return is_span or not item.keys().isdisjoint(keys) or any("startTime" in data for data in observations)
 
 
 def _exports(document: Any) -> list[Any]:
@@ -204,7 +216,7 @@ class TraceReader:
         """Build the messages. Results come from later messages, or from the spans of tools."""
         facts = self.builder.known
         self.builder.agent = facts.get("agent") or facts.get("service") or self.builder.agent
-        spans = {call_id_of(span): span for span in self.tools}
+        spans = self._tool_spans()
         for place, (message, span, is_received, _) in enumerate(self.merged):
             if message.role == "user":
                 self._use_models(span.start)
@@ -221,6 +233,23 @@ class TraceReader:
         self._use_models()
         if not any(entry.message.calls for entry in self.merged):
             self._add_tool_spans()
+
+    def _tool_spans(self) -> dict[str, Span]:
+        """Return the spans of tool calls by the id of the call.
+
+        Spans without an id belong to the other calls of their tool in order, if there are as many.
+        """
+        spans = {call_id_of(span): span for span in self.tools if call_id_of(span)}
+        groups: dict[str, list[str]] = {}
+        for message in (entry.message for entry in self.merged):
+            for id, tool, _ in message.calls:
+                if id and id not in spans:
+                    groups.setdefault(tool, []).append(id)
+        for tool, ids in groups.items():
+            own = [span for span in self.tools if not call_id_of(span) and tool_of(span) == tool]
+            if len(own) == len(ids):
+                spans |= zip(ids, sorted(own, key=lambda span: span.start), strict=True)
+        return spans
 
     def _use_models(self, before: int | None = None) -> None:
         """Add the usage and cost of the calls of models that started before a request, and were not added yet."""

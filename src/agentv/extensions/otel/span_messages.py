@@ -55,7 +55,7 @@ def _current(span: Span) -> _Both:
         if inputs or outputs:
             system = _parsed(data.get("gen_ai.system_instructions"))
             instructions = [SpanMessage("system", _text(system))] if system else []
-            return [*instructions, *_messages(_parsed(inputs))], list(_messages(_parsed(outputs)))
+            return [*instructions, *_messages(_parsed(inputs))], list(_messages(_parsed(outputs), "assistant"))
     return [], []
 
 
@@ -125,6 +125,8 @@ def _plain_values(span: Span) -> _Both:
 def _unwrapped(value: Any) -> Any:
     """Return the messages or the text in the value of a span, which may be JSON of any shape."""
     data = _parsed(value)
+    if isinstance(data, dict) and "role" in data:
+        return [data]
     if isinstance(data, dict) and (key := next((key for key in _WRAPPERS if data.get(key)), None)) is not None:
         return data[key] if key == "messages" else _unwrapped(data[key])
     return data if isinstance(data, list) and any("role" in item for item in objects_in(data)) else value

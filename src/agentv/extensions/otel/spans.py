@@ -15,6 +15,9 @@ _RELEVANT = re.compile(
     r"gen_ai\.|llm\.|openinference\.|input\.|output\.|tool\.|tool_call|session\.id|ai\.|traceloop\.|agent|events$"
     r"|all_messages|pydantic_ai\.|message|langfuse\.|metadata|operation\.cost|final_result|tools?$|service\.name"
 )
+_OBSERVATIONS = {"GENERATION": "llm", "TOOL": "tool", "AGENT": "agent", "CHAIN": "chain", "SPAN": "", "EVENT": ""}
+"""The types of observations of Langfuse, and what they are about."""
+
 _SERVER_KINDS = (2, 5, "SPAN_KIND_SERVER", "SPAN_KIND_CONSUMER")
 _LARGEST = 2**63 - 1
 _CONVERSATIONS = (
@@ -77,6 +80,8 @@ def spans_in(export: Any) -> Iterator[Span]:
         return
     if isinstance(export.get("context"), dict) and "start_time" in export:
         yield _console_span(export)
+    observations = [export] if is_observation(export) else objects_in(export.get("observations"))
+    yield from (_observation(item, export) for item in observations)
     for resource in _items(export, "resourceSpans", "resource_spans"):
         about = _attributes(object_in(resource, "resource").get("attributes"))
         for scope in _items(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
@@ -137,6 +142,43 @@ def _console_span(data: dict[str, Any]) -> Span:
         ),
         failed="ERROR" in (object_in(data, "status").get("status_code"), data.get("status_code")),
     )
+
+
+def is_observation(data: dict[str, Any]) -> bool:
+    """Whether a record is an observation of Langfuse's API."""
+    return data.get("type") in _OBSERVATIONS and {"traceId", "startTime"} <= data.keys()
+
+
+def _observation(data: dict[str, Any], trace: dict[str, Any]) -> Span:
+    """Return an observation of Langfuse's API as a span. `trace` is the trace that lists it, or the same record."""
+    tokens = object_in(data, "usageDetails") or object_in(data, "usage")
+    session, costs = key_of(trace, "sessionId", "session_id"), object_in(data, "costDetails")
+    attributes = {
+        "openinference.span.kind": _OBSERVATIONS.get(str(data.get("type")), ""),
+        "session.id": session,
+        "input.value": data.get("input"),
+        "output.value": data.get("output"),
+        "llm.model_name": data.get("model"),
+        "llm.token_count.prompt": _total(tokens, "input") or tokens.get("promptTokens"),
+        "llm.token_count.completion": _total(tokens, "output") or tokens.get("completionTokens"),
+        "llm.token_count.prompt_details.cache_read": key_of(tokens, "input_cached_tokens", "cache_read_input_tokens"),
+        "llm.cost.total": key_of(data, "calculatedTotalCost", "totalCost") or costs.get("total"),
+    }
+    return Span(
+        trace=str(key_of(data, "traceId") or trace.get("id") or ""),
+        id=str(data.get("id") or ""),
+        parent=str(data.get("parentObservationId") or ""),
+        name=str(data.get("name") or ""),
+        start=_time(data.get("startTime")),
+        end=_time(data.get("endTime")),
+        attributes=attributes,
+        failed=data.get("level") == "ERROR",
+    )
+
+
+def _total(counts: dict[str, Any], part: str) -> int:
+    """Return the sum of the counts with a part in their name: cached and reasoning tokens are counted apart."""
+    return sum(count for name, count in counts.items() if part in name and isinstance(count, int))
 
 
 def _numbered(attributes: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

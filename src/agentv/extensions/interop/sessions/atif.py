@@ -88,4 +88,5 @@ def _take_calls(builder: SessionBuilder, step: dict[str, Any], when: tuple[int, 
     for place, result in enumerate(objects_in(object_in(step, "observation").get("results"))):
         own = calls[place] if place < len(calls) else {}
         id = str(result.get("source_call_id") or own.get("tool_call_id") or f"{number}.{place}")
-        builder.add_result(id, text_of(result.get("content")), None, failed=bool(result.get("is_error")))
+        failed = bool(result.get("is_error") or object_in(result, "extra").get("is_error"))
+        builder.add_result(id, text_of(result.get("content")), None, failed=failed)

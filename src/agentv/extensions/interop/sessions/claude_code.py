@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentv.model.token_counts import CLAUDE_CODE_USAGE, usage
-from agentv.sessions.session import ReadLog, Session, SessionBuilder, SessionFormat, attachments_in, kind_of, objects_in
+from agentv.sessions.session import (
+    ReadLog,
+    Session,
+    SessionBuilder,
+    SessionFormat,
+    attachments_in,
+    kind_of,
+    object_in,
+    objects_in,
+)
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of, text_or_none
 
@@ -15,7 +24,7 @@ _COMMAND = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
 _ARGUMENTS = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 _NOT_TYPED = re.compile(
-    r"\s*(?:<(?:local-command|bash-(?:input|stdout|stderr)|task-notification|teammate-message|ide_|user-memory-input)"
+    r"\s*(?:<(?:local-command|bash-(?:input|stdout|stderr)|task-notification|teammate-message|cross-session-message|ide_|user-memory-input)"
     r"|Caveat: The messages below|\[Request interrupted by user)"
 )
 """Starts of user messages that the user did not write to the model."""
@@ -35,6 +44,7 @@ _IGNORED = frozenset((
     "task-summary", "tool_progress", "worktree-state",
 ))  # fmt: skip
 
+_TYPED = (None, "human")
 _PROBED = 30
 
 
@@ -92,6 +102,8 @@ class _Reader:
 
     def take(self, data: dict[str, Any], log: ReadLog) -> None:
         kind, message = kind_of(data), data.get("message")
+        if queued := _queued(data):
+            kind, message = "user", queued
         if kind not in ("user", "assistant"):
             if kind == "result":
                 self.builder.total_cost = data.get("total_cost_usd")
@@ -150,12 +162,20 @@ class _Reader:
         self.builder.add_request(text, attachments)
 
 
+def _queued(data: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a message that the user wrote while the agent worked: it is only recorded as an attachment."""
+    about = object_in(data, "attachment")
+    is_typed = about.get("commandMode", "prompt") == "prompt" and object_in(about, "origin").get("kind") in _TYPED
+    return {"content": about.get("prompt")} if about.get("type") == "queued_command" and is_typed else None
+
+
 def _typed(text: str) -> str:
     """Return what the user wrote: a slash command as it was typed, and nothing for output of local commands."""
+    text = _REMINDER.sub("", text).strip()
     command = _COMMAND.search(text)
     if command and command[1].removeprefix("/") in _LOCAL_COMMANDS:
         return ""
     if command:
         arguments = _ARGUMENTS.search(text)
         return f"{command[1]} {arguments[1] if arguments else ''}".strip()
-    return "" if _NOT_TYPED.match(text) else _REMINDER.sub("", text).strip()
+    return "" if _NOT_TYPED.match(text) else text

@@ -32,8 +32,16 @@ _ENVELOPES = frozenset((
     "session_meta", "turn_context", "event_msg", "response_item", "compacted", "world_state", "token_usage_record",
     "inter_agent_communication", "inter_agent_communication_metadata",
 ))  # fmt: skip
-_INJECTED = re.compile(r"\s*(?:<([a-z_]+)[^>]*>.*</\1>\s*$|# AGENTS\.md instructions for|<user_action>)", re.DOTALL)
-"""Messages of the role `user` that Codex writes itself: a text in a tag, or instructions from a file."""
+_ENDS = {
+    "exec_command_end": ("shell", "command", "aggregated_output"),
+    "mcp_tool_call_end": ("mcp_tool_call", "", ""),
+    "patch_apply_end": ("apply_patch", "changes", "stdout"),
+    "web_search_end": ("web_search", "query", ""),
+}
+"""Events of calls that ended: the name of the tool, and the keys of its input and output."""
+
+_INJECTED = re.compile(r"\s*(?:<([a-z_]+)[^>]*>.*</\1>\s*$|# AGENTS\.md instructions\b|<user_action>)", re.DOTALL)
+"""Parts of messages of the role `user` that Codex writes itself: a text in a tag, or instructions from a file."""
 
 _REQUEST = "## My request for Codex:"
 """Separates what an editor adds from what the user wrote."""
@@ -44,12 +52,12 @@ _EXIT = re.compile(r"(?:Process exited with code|Exit code:) (\d+)")
 class _Codex(SessionFormat):
     agent = "codex"
     title = "a session of Codex"
-    marks = (b'"session_meta"', b'"response_item"', b'"record_type"', b'"instructions"', b'"items"')
+    marks = (b'"session_meta"', b'"response_item"', b'"event_msg"', b'"record_type"', b'"instructions"', b'"items"')
 
     def fits(self, file: SessionFile) -> bool:
         if file.is_lines:
             kinds = {str(record.get("type")) for record in file.first}
-            return not kinds.isdisjoint(("session_meta", "response_item")) or _is_old(file.first)
+            return not kinds.isdisjoint(("session_meta", "response_item", "event_msg")) or _is_old(file.first)
         document = file.document
         return (
             isinstance(document, dict)
@@ -58,12 +66,13 @@ class _Codex(SessionFormat):
         )
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
-        records = file.records(log) if file.is_lines else _as_records(file.document)
         builder = SessionBuilder(self.agent)
-        for record in records:
+        for record in file.records(log) if file.is_lines else _as_records(file.document):
             if _take(builder, record, log):
                 log.skip("the work of a sub-agent, which is part of another session", file.path)
                 return
+        if file.is_lines and not builder.has_request:
+            builder = _read_events(file)
         builder.learn(id=file.stem)
         yield from builder.finish(file.path, log)
 
@@ -80,6 +89,30 @@ def _as_records(document: dict[str, Any]) -> Iterable[dict[str, Any]]:
     """Return the records of the oldest form: one document with a session and items."""
     yield object_in(document, "session")
     yield from objects_in(document.get("items"))
+
+
+def _read_events(file: SessionFile) -> SessionBuilder:
+    """Read a file that has no items of the user: its events have the messages and the calls that ended."""
+    builder, log = SessionBuilder("codex"), ReadLog()  # the first pass counted what could not be read
+    for record in file.records(log):
+        event, at_ms = object_in(record, "payload"), builder.see_time(record.get("timestamp"))
+        kind = kind_of(event) if record.get("type") == "event_msg" else ""
+        if record.get("type") != "response_item":
+            _take(builder, record, log)
+        if kind == "user_message":
+            builder.add_request(_typed(event.get("message")), len(event.get("images") or ()))
+        elif kind == "agent_message":
+            builder.start_turn()
+            builder.add_text(text_of(event.get("message")))
+        elif kind in _ENDS:
+            tool, input, output = _ENDS[kind]
+            id, call = _call_id(event), object_in(event, "invocation")
+            builder.add_call(id, str(call.get("tool") or tool), call.get("arguments") or event.get(input), at_ms)
+            result = object_in(event, "result")
+            failed = bool(event.get("exit_code")) or event.get("success") is False or "Err" in result
+            text = text_of(object_in(result, "Ok").get("content")) or result.get("Err")
+            builder.add_result(id, text or event.get(output), at_ms, failed=failed)
+    return builder
 
 
 def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> bool:
@@ -117,7 +150,7 @@ def _take_item(builder: SessionBuilder, item: dict[str, Any], at_ms: float | Non
     if kind == "message" and item.get("role") == "assistant":
         builder.add_text(text_of(content))
     elif kind == "message" and item.get("role") == "user":
-        text = _typed(text_of(content))
+        text = _typed(content)
         builder.add_request(text, attachments_in(content) if text or not text_of(content).strip() else 0)
     elif kind in _CALLS:
         builder.add_call(_call_id(item), _tool(item), _input(item), at_ms)
@@ -130,8 +163,10 @@ def _take_item(builder: SessionBuilder, item: dict[str, Any], at_ms: float | Non
         log.meet_unknown(builder.agent, kind)
 
 
-def _typed(text: str) -> str:
-    return "" if _INJECTED.match(text) else text.rpartition(_REQUEST)[2].strip()
+def _typed(content: Any) -> str:
+    """Return what the user wrote: a message may also have parts that Codex adds."""
+    texts = [content] if isinstance(content, str) else [text_of([part]) for part in objects_in(content)]
+    return "\n".join(text for text in texts if text and not _INJECTED.match(text)).rpartition(_REQUEST)[2].strip()
 
 
 def _call_id(item: dict[str, Any]) -> str:

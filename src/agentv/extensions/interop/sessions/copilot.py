@@ -15,6 +15,8 @@ _FAMILIES = (
     *("session.", "assistant.", "tool.", "user.", "system.", "hook.", "abort", "skill.", "subagent.", "permission."),
     *("command.", "external_tool.", "elicitation.", "pending_messages.", "sampling.", "mcp.", "model."),
 )
+_INJECTED = ("skill-", "agent-", "system")
+"""Starts of the sources of messages that the user did not write."""
 
 
 class _Copilot(SessionFormat):
@@ -44,14 +46,14 @@ COPILOT = _Copilot()
 def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> None:
     kind, data = str(record.get("type")), object_in(record, "data")
     at_ms = builder.see_time(record.get("timestamp"))
-    if data.get("parentToolCallId"):
+    if data.get("parentToolCallId") or record.get("agentId"):
         return  # work of a sub-agent, whose result is a tool result
     if kind == "session.start":
         builder.learn(id=data.get("sessionId"), started=data.get("startTime"), model=data.get("selectedModel"))
         builder.learn(cwd=object_in(data, "context").get("cwd"))
     elif kind == "session.model_change":
         builder.learn(model=data.get("newModel"))
-    elif kind == "user.message":
+    elif kind == "user.message" and not _is_injected(data):
         builder.add_request(text_of(data.get("content")), len(objects_in(data.get("attachments"))))
     elif kind == "assistant.message":
         _take_turn(builder, data, at_ms, record.get("timestamp"))
@@ -72,6 +74,12 @@ def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> None
         builder.total_usage = sum_usage(usage(object_in(model, "usage"), COPILOT_USAGE) for model in models.values())
     elif not kind.startswith(_FAMILIES):
         log.meet_unknown(builder.agent, kind)
+
+
+def _is_injected(message: dict[str, Any]) -> bool:
+    """Whether a message of the user comes from a skill, another agent, or autopilot, which lets the agent continue."""
+    source = str(message.get("source") or "")
+    return bool(message.get("isAutopilotContinuation")) or source.startswith(_INJECTED) or source == "autopilot"
 
 
 def _take_turn(builder: SessionBuilder, data: dict[str, Any], at_ms: float | None, timestamp: Any) -> None:

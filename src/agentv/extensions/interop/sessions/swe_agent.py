@@ -13,6 +13,7 @@ from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of
 
 _USAGE = UsageFields(("tokens_sent",), ("tokens_received",))
+_CALL_USAGE = UsageFields(("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
 _COMMAND = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
 
 
@@ -55,10 +56,13 @@ SWE_AGENT = _SweAgent()
 def _take(builder: SessionBuilder, item: dict[str, Any], place: tuple[int, list[str]], log: ReadLog) -> list[str]:
     """Add one message. Returns the ids of calls whose result is the next message of the user."""
     number, open_calls = place
-    role, text = item.get("role"), text_of(item.get("content"))
-    at_ms = builder.see_time(item.get("timestamp"))
+    role, text, extra = item.get("role"), text_of(item.get("content")), object_in(item, "extra")
+    seconds = extra.get("timestamp")
+    at_ms = builder.see_time(seconds * 1000 if isinstance(seconds, int | float) else item.get("timestamp"))
     if role == "assistant":
         builder.start_turn(number)
+        builder.usages[number] = usage(object_in(extra, "response").get("usage"), _CALL_USAGE)
+        builder.costs[number] = extra.get("cost")
         builder.add_text(text)
         calls = _calls(item, text)
         for index, (id, tool, arguments) in enumerate(calls):
@@ -66,8 +70,8 @@ def _take(builder: SessionBuilder, item: dict[str, Any], place: tuple[int, list[
         return [f"{number}.{index}" for index, call in enumerate(calls) if not call[0]]
     if role == "tool" or (role == "user" and open_calls):
         ids = item.get("tool_call_ids") or [item.get("tool_call_id")] if role == "tool" else open_calls
-        for id in ids:
-            builder.add_result(str(id), text, at_ms)
+        for id in open_calls if ids == [None] else ids:
+            builder.add_result(str(id), text, at_ms, failed=extra.get("returncode") not in (None, 0))
     elif role == "user":
         builder.add_request(text)
     elif role == "system":

@@ -141,9 +141,12 @@ def _take_shown(builder: SessionBuilder, parts: list[dict[str, Any]], place: int
             builder.add_text(value if isinstance(value, str) else str(object_in({"v": value}, "v").get("value") or ""))
         elif kind == "toolInvocationSerialized":
             id = str(part.get("toolCallId") or f"{place}.{number}")
-            input = object_in(part, "resultDetails").get("input") or object_in(part, "toolSpecificData") or None
-            builder.add_call(id, str(part.get("toolId", "")), decoded(input), None)
-            builder.add_result(id, None, None)
+            details, data = object_in(part, "resultDetails"), object_in(part, "toolSpecificData")
+            builder.add_call(id, str(part.get("toolId", "")), decoded(details.get("input") or data or None), None)
+            texts = [item["value"] for item in objects_in(details.get("output")) if item.get("isText")]
+            output = "\n".join(map(str, texts)) or object_in(data, "terminalCommandOutput").get("text")
+            failed = details.get("isError") or object_in(data, "terminalCommandState").get("exitCode")
+            builder.add_result(id, output, None, failed=bool(failed))
         elif kind == "inlineReference":
             builder.add_text(str(part.get("name") or object_in(part, "inlineReference").get("path") or ""))
         elif kind not in _IGNORED:
