@@ -92,8 +92,10 @@ def test_a_run_that_is_replaced_while_it_is_open_is_read_again(evaluated, folder
         (folder.path / "run").rename(folder.path / "renamed")
         page.locator(".reading").get_by_text("This run is not in the list").wait_for()
         page.locator(".window .row").get_by_text("z", exact=True).click()
+        page.locator(".detail .failed").get_by_text("This run is not in the list").wait_for()
         page.locator(".reading").get_by_role("link", name="Go back to the list of runs").wait_for()
         (folder.path / "renamed").rename(folder.path / "run")
+        page.locator(".detail .message.answer").get_by_text("Z").wait_for()
         page.locator(".reading:empty").wait_for(state="attached")
         assert page.locator(".window .row").all_inner_texts() and not page.get_by_text("This run is not").count()
 
