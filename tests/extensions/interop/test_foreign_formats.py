@@ -57,6 +57,7 @@ def shape(case, wanted):
         "expected_output": text(case.expected_output),
         "expected_outcome": case.expected_outcome,
         "evaluators": [spec.type for spec in case.evaluators],
+        "settings": [spec.to_data() for spec in case.evaluators],
         "rubrics": [item if isinstance(item, str) else dict(item) for item in case.rubrics],
         "tags": list(case.tags),
         "context": list(case.context),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -34,6 +33,7 @@ from agentv.datasets.foreign.values import (
 )
 from agentv.datasets.formats.dataset_format import Content, Document, Source
 from agentv.errors import InvalidDatasetError
+from agentv.extensions.interop.datasets.hosted_criteria import EVERY_CRITERION, NO_CRITERION, evaluator_of, inserted
 from agentv.extensions.interop.datasets.openai_registry import NO_CLASS, eval_of, exact_check, examples_of, samples_in
 from agentv.extensions.interop.datasets.written_case import restore, seal
 from agentv.model.case import EvalCase
@@ -58,7 +58,6 @@ _OTHER_SAMPLES = (
 
 _EXAMPLES = "few-shot examples, which an eval shows to the model before each sample, are cases here"
 _LAXER = "that an answer must equal the reference: `Match` of OpenAI Evals accepts one that begins with it"
-_VARIABLE = re.compile(r"\{\{\s*(item|sample)\.([\w.]+)\s*\}\}")
 
 
 class _OpenAISamples(ForeignFormat):
@@ -208,12 +207,8 @@ class _OpenAIHosted(ForeignFormat):
             raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
         return super().open(source)
 
-    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
-        document = document_of(file)
-        for criterion in document.get("testing_criteria") or ():
-            if _entry(criterion, {}) is None:
-                lose(f"a criterion of type '{text_of(criterion.get('type'))}'")
-        name = document.get("name")
+    def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
+        name = document_of(file).get("name")
         return {"dataset": name} if isinstance(name, str) and name.strip() else {}
 
     def items(self, file: RecordFile) -> Iterator[Record]:
@@ -240,12 +235,15 @@ class _OpenAIHosted(ForeignFormat):
             question = texts[0]
         answer = first_of(item, "expected_output", "ideal", "reference", "ground_truth", "expected", "answer", "label")
         answer = first_of(item, "correct_label", "correct_answer") if answer is None else answer
-        graders = [entry for grader in data.get("testing_criteria") or () if (entry := _entry(grader, item))]
+        criteria = data.get("testing_criteria") or ()
+        graders = [entry for criterion in criteria if (entry := evaluator_of(criterion, item, lose))]
         row = {
             "id": first_of(item, "id", "item_id") or data.get("id"),
-            "input": _input(_inserted(question, item), lose),
+            "input": _input(inserted(question, item), lose),
             "expected_output": answer,
             "assertions": graders,
+            "execution": EVERY_CRITERION if graders else {},
+            "case_error": NO_CRITERION if criteria and not graders else None,
             "metadata": {"item": item, **({"sample": data["sample"]} if not is_blank(data.get("sample")) else {})},
         }
         return [with_outcome(row)]
@@ -273,88 +271,3 @@ def _contents(document: dict[str, Any]) -> list[Any] | None:
     source = source.get("source") if isinstance(source, dict) else None
     places = (document.get("items"), document.get("data"), source.get("content") if isinstance(source, dict) else None)
     return next((place for place in places if isinstance(place, list) and place), None)
-
-
-def _inserted(value: Any, item: dict[str, Any]) -> Any:
-    """Insert the values of an item for `{{item.x}}`. The output of the model cannot be part of the input."""
-    if isinstance(value, list):
-        return [_inserted(element, item) for element in value]
-    if isinstance(value, dict):
-        return {key: _inserted(element, item) for key, element in value.items()}
-    if not isinstance(value, str):
-        return value
-    return _VARIABLE.sub(lambda match: _value(match, item), value)
-
-
-def _value(match: re.Match[str], item: dict[str, Any]) -> str:
-    value: Any = item if match[1] == "item" else {}
-    for part in match[2].split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return text_of(value)
-
-
-_OPERATIONS = {"eq": "equals", "like": "contains", "ilike": "icontains"}
-_METRICS = {
-    **dict.fromkeys(("fuzzy_match", "cosine"), "similarity"),
-    **dict.fromkeys(("bleu", "gleu"), "bleu"),
-    **dict.fromkeys(("rouge_1", "rouge_2", "rouge_3", "rouge_4", "rouge_5", "rouge_l", "meteor"), "rouge"),
-}
-
-
-def _entry(criterion: Any, item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the evaluator for a criterion; None if there is none."""
-    if not isinstance(criterion, dict):
-        return None
-    name = {"name": criterion["name"]} if isinstance(criterion.get("name"), str) else {}
-    reference = _inserted(text_of(criterion.get("reference")), item)
-    kind = criterion.get("type")
-    if kind == "string_check":
-        operation = text_of(criterion.get("operation"))
-        type_ = _OPERATIONS.get(operation.removeprefix("n") if operation == "ne" else operation)
-        if operation == "ne":
-            return {"type": "equals", "value": reference, "negate": True, **name}
-        return {"type": type_, "value": reference, **name} if type_ else None
-    if kind == "text_similarity":
-        metric = text_of(criterion.get("evaluation_metric"))
-        type_ = _METRICS.get(metric)
-        if type_ is None:
-            return None
-        variant = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}.get(metric)
-        passes = criterion.get("pass_threshold")
-        return {
-            **{"type": type_, "value": reference, **name},
-            **({"variant": variant} if variant else {}),
-            **({"required": passes} if isinstance(passes, int | float) and 0 <= passes <= 1 else {}),
-        }
-    if kind in ("label_model", "score_model"):
-        return {"type": "llm_judge", "prompt": _judge_prompt(criterion, item), **name}
-    return None
-
-
-def _judge_prompt(criterion: dict[str, Any], item: dict[str, Any]) -> str:
-    """Return the prompt of a model grader as one text. The answer is inserted by the judge."""
-    texts = []
-    for message in criterion.get("input") or ():
-        content = message.get("content") if isinstance(message, dict) else message
-        text = content.get("text") if isinstance(content, dict) else content
-        texts.append(_escaped(text_of(text), item))
-    labels, passing = criterion.get("labels"), criterion.get("passing_labels")
-    if labels and passing:
-        texts.append(
-            f"Choose one label of: {', '.join(texts_of(labels))}. "
-            f"The score is 1 for {', '.join(texts_of(passing))}, otherwise 0."
-        )
-    if isinstance(criterion.get("range"), list):
-        texts.append(f"The scale of the criteria is {criterion['range']}; convert it to a score from 0 to 1.")
-    return "\n\n".join(filter(None, texts))
-
-
-def _escaped(text: str, item: dict[str, Any]) -> str:
-    """Insert the item, and our name for the answer; other braces are shown as they are."""
-
-    def insert(match: re.Match[str]) -> str:
-        if match[1] == "sample" and match[2] == "output_text":
-            return "{{ candidate_answer }}"
-        return _value(match, item).replace("{{", "{ {").replace("{%", "{ %")
-
-    return _VARIABLE.sub(insert, text)
