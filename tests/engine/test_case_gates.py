@@ -2,6 +2,8 @@
 
 import pytest
 
+from agentv.runs.trials import combined_score
+
 CONFIG = """\
 prompts: ["{{answer}}"]
 providers: [echo]
@@ -132,7 +134,7 @@ def test_a_case_that_fails_above_the_threshold_of_the_suite_fails_the_run(folder
     folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
     ended = command("eval", "d.yaml")
     assert ended.code == code
-    assert ("d.yaml: 1 case failed a required evaluator or a higher limit: a" in ended.stderr) == (code == 1)
+    assert ("a (default: failed a required evaluator or a higher limit)" in ended.stderr) == (code == 1)
 
 
 @pytest.mark.parametrize(("required", "code"), [(True, 1), (False, 0)])
@@ -205,3 +207,62 @@ def test_only_the_score_of_a_composite_decides_in_files_with_tests(folder, comma
     folder.write("d.yaml", {"tests": [test]})
     folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "yes"}]})
     assert command("eval", "d.yaml", "--min-pass-rate", "1").code == 1
+
+
+def count_answers(folder, *passing):
+    """Write a target that passes the trials with these numbers."""
+    folder.write("count.py", f"def answer(trial):\n    return 'yes sir' if trial in {passing} else 'yes'\n")
+    target = {"name": "default", "provider": "python", "function": "count.py:answer"}
+    folder.write(".agentv/targets.yaml", {"targets": [target]})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "passing", "limit", "code"),
+    [
+        (None, (2,), 0.9, 0),
+        ("pass_at_k", (), 0.9, 1),
+        ("mean", (2,), 0.9, 1),
+        ("mean", (2,), 0.6, 0),
+        ("confidence_interval", (2, 3), 0.6, 1),
+        ("confidence_interval", (1, 2, 3), 0.9, 0),
+    ],
+)
+def test_the_strategy_of_trials_decides_the_gate_of_a_suite(folder, command, strategy, passing, limit, code):
+    count_answers(folder, *passing)
+    trials = {"count": 3} if strategy is None else {"count": 3, "strategy": strategy}
+    test = {"id": "a", "input": "q", "criteria": "c", "assert": HALF}
+    folder.write("d.yaml", {"execution": {"threshold": limit, "trials": trials}, "tests": [test]})
+    assert command("eval", "d.yaml", "--workers", "1").code == code
+    assert command("eval", "d.yaml", "--workers", "1", "--min-score", str(limit)).code == code
+    assert command("eval", "d.yaml", "--no-gate").code == 0
+
+
+def test_the_minimum_score_of_the_command_holds_without_the_gates_of_files(folder, command):
+    suite(folder, "no")
+    assert command("eval", "d.yaml", "--no-gate", "--min-score", "0.5").code == 1
+
+
+def test_a_suite_without_a_threshold_has_that_of_another_suite_of_the_run(folder, command):
+    suite(folder, "no")
+    folder.write(
+        "c.yaml", {"execution": {"threshold": 0.9}, "tests": [{"id": "b", "input": "yes", "assert": HALF[:1]}]}
+    )
+    assert command("eval", "d.yaml").code == 0
+    assert command("eval", "c.yaml", "d.yaml").code == 1
+
+
+@pytest.mark.parametrize(
+    ("strategy", "scores", "combined"),
+    [
+        ("pass_at_k", [0.5, 0.85, 1.0], 0.85),
+        ("pass_any", [0.5, 0.85, 1.0], 1.0),
+        ("pass_all", [0.5, 0.85, 1.0], 0.5),
+        ("mean", [0.5, 1.0], 0.75),
+        ("confidence_interval", [0.5], 0.5),
+        ("confidence_interval", [0.5, 1.0], 0.0),
+        ("confidence_interval", [0.5, 0.6] * 16, 0.55 - 1.96 * (0.08 / 31 / 32) ** 0.5),
+    ],
+)
+def test_scores_of_trials_are_combined_as_agentv_does(strategy, scores, combined):
+    trials = list(enumerate(scores, 1))
+    assert combined_score(reversed(trials), strategy) == pytest.approx(combined)

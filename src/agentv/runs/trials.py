@@ -1,15 +1,39 @@
 """The trials of each case: pass@k, variance components, and the difference that a second run could show."""
 
+import math
 from array import array
+from collections.abc import Iterable
 from functools import cache
 
+from agentv.model.evaluator import Verdicts
 from agentv.model.manifest import TrialsSummary, VarianceSummary
 from agentv.model.result import Result
+from agentv.stats.distributions import t_quantile
 from agentv.stats.intervals import MeanAccumulator, pass_at_k, pass_hat_k
 from agentv.stats.variance import GroupedScores
 from agentv.support.hash_table import NumberTable
 
 _SHOWN_TRIALS = (1, 2, 3, 5, 10, 20, 50, 100)
+
+BEST = ("pass_at_k", "pass_any")
+"""Strategies by which the best trial decides."""
+
+
+def combined_score(trials: Iterable[tuple[int, float]], strategy: str) -> float:
+    """Return the score of a case from those of its trials, with their numbers, by a strategy of AgentV (TypeScript).
+
+    `pass_at_k` stops at the first pass, `pass_any` takes the best trial, `pass_all` the worst, and
+    `confidence_interval` the lower bound of a 95 % interval.
+    """
+    scores = [score for _, score in sorted(trials)]
+    if strategy in BEST:
+        passes = (score for score in scores if score >= Verdicts().passing and strategy == "pass_at_k")
+        return next(passes, max(scores))
+    mean, count = sum(scores) / len(scores), len(scores)
+    if strategy != "confidence_interval" or count == 1:
+        return min(scores) if strategy == "pass_all" else mean
+    critical = round(t_quantile(0.975, count - 1), 3) if count <= 30 else 1.96  # the table that AgentV has
+    return min(1.0, max(0.0, mean - critical * math.sqrt(_variance(scores) / count)))
 
 
 class Trials:

@@ -243,12 +243,87 @@ def test_other_extensions_are_refused_by_name(folder, command, extension):
     assert outcome.code == 2 and str(extension) in outcome.stderr
 
 
-def test_a_repeat_policy_is_the_number_of_trials_and_its_strategy_a_loss(folder, command):
-    repeat = {"count": 2, "strategy": "pass_any"}
-    (case,) = cases(folder, command, evaluate_options={"repeat": repeat}, tests=[TEST])
-    assert case["execution"]["trials"] == 2
+REPEAT = {"count": 2, "strategy": "pass_any"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "note"),
+    [
+        (REPEAT, None),
+        ({**REPEAT, "early_exit": True}, "repeat.early_exit 'true': every trial runs"),
+        ({**REPEAT, "cost_limit_usd": 0.5}, "repeat.cost_limit_usd '0.5': every trial runs. Limit the cost"),
+        ({**REPEAT, "strategy": "most"}, "'repeat.strategy' must be one of pass_any, pass_at_k"),
+        ({**REPEAT, "until": 1}, "'repeat.until' is not supported"),
+    ],
+)
+def test_a_repeat_policy_is_the_number_of_trials(folder, command, policy, note):
+    folder.write("suite.eval.yaml", {**SUITE, "evaluate_options": {"repeat": policy}, "tests": [TEST]})
     outcome = command("cases", "suite.eval.yaml", "--strict")
-    assert outcome.code == 2 and "repeat.strategy 'pass_any'" in outcome.stderr
+    assert outcome.code == (2 if note else 0) and (note or "") in outcome.stderr
+    assert note or outcome.printed[0]["execution"]["trials"] == 2
+
+
+def answers(folder, *passing):
+    """Write a target that passes the trials with these numbers."""
+    folder.write("count.py", f"def answer(trial):\n    return 'hello you' if trial in {passing} else 'hello'\n")
+    target = {"name": "default", "provider": "python", "function": "count.py:answer"}
+    folder.write(".agentv/targets.yaml", {"targets": [target]})
+
+
+BOTH = [{"type": "contains", "value": "hello"}, {"type": "contains", "value": "you"}]
+
+
+@pytest.mark.parametrize(
+    ("repeat", "passing", "code"),
+    [
+        (3, (3,), 0),
+        (3, (), 1),
+        (1, (2,), 1),
+        (REPEAT, (2,), 0),
+        ({"count": 2, "strategy": "pass_all"}, (2,), 1),
+        ({"count": 2, "strategy": "pass_all"}, (1, 2), 0),
+        ({"count": 2, "strategy": "mean"}, (2,), 0),
+        ({"count": 3, "strategy": "mean"}, (2,), 1),
+        ({"count": 3, "strategy": "confidence_interval"}, (1, 2), 1),
+    ],
+)
+@pytest.mark.parametrize("is_own", [True, False])
+def test_the_repeat_policy_decides_whether_a_suite_passes(folder, command, repeat, passing, code, is_own):
+    answers(folder, *passing)
+    options = {"options": {"repeat": repeat}} if is_own else {}
+    shared = {} if is_own else {"evaluate_options": {"repeat": repeat}}
+    test = {**TEST, "assert": BOTH, **options}
+    folder.write("suite.eval.yaml", {**SUITE, **shared, "threshold": 0.75, "tests": [test]})
+    assert command("eval", "suite.eval.yaml", "--workers", "1").code == code
+
+
+def test_tests_of_a_suite_are_repeated_with_one_strategy(folder, command):
+    test = {**TEST, "options": {"repeat": {"count": 2, "strategy": "mean"}}}
+    folder.write("suite.eval.yaml", {**SUITE, "evaluate_options": {"repeat": 2}, "tests": [test]})
+    outcome = command("validate", "suite.eval.yaml")
+    assert outcome.code == 1 and "'repeat' has several strategies: pass_any, mean" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("suite", "test", "code"),
+    [
+        ({"threshold": 0.4}, {}, 0),
+        ({"threshold": 0.6}, {}, 1),
+        ({"threshold": 0.4}, {"threshold": 0.6}, 1),
+        ({"threshold": 0.6}, {"threshold": 0.5}, 0),
+        ({"threshold": 0.4}, {"assert": [BOTH[0], {**BOTH[1], "required": True}]}, 1),
+        ({}, {}, 0),
+        ({}, {"threshold": 0.9}, 0),
+        ({}, {"run": {"threshold": 0.9}}, 1),
+        ({}, {"run": {"timeout_seconds": 60}}, 1),
+        ({"default_test": {"threshold": 0.9}}, {}, 0),
+    ],
+)
+def test_every_test_reaches_its_limit_if_the_suite_has_a_threshold(folder, command, suite, test, code):
+    answers(folder)
+    folder.write("suite.eval.yaml", {**SUITE, **suite, "tests": [{**TEST, "assert": BOTH, **test}]})
+    assert command("eval", "suite.eval.yaml").code == code
+    assert command("eval", "suite.eval.yaml", "--no-gate").code == 0
 
 
 def test_the_configurations_of_a_scenario_tell_its_cases_apart(folder, command):

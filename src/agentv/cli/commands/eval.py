@@ -16,7 +16,8 @@ from agentv.cli.display import RunDisplay
 from agentv.cli.evaluation_options import EvalArguments, EvaluatorsOption, GateOptions
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
-from agentv.engine.checks.settings_files import THRESHOLD_NOTE, unread_settings, uses_tests
+from agentv.engine.checks.settings_files import THRESHOLD_NOTE, unread_settings
+from agentv.engine.gates.case_gates import suite_gates
 from agentv.engine.gates.gate_options import Gates, parse_max_errors
 from agentv.engine.job.artifacts import BATCHES, check_job_folder
 from agentv.engine.prepare import prepare
@@ -87,7 +88,7 @@ def _print_foreign_notes(plan: RunPlan, args: EvalArguments) -> None:
     """Print what another tool would read or decide differently. Raises UsageError with `--strict`."""
     sources, gates = plan.cases.sources, plan.options.gates
     notes = [f"{path} {note}" for path, note in unread_settings(sources).items()]
-    if gates is not None and gates.threshold is not None and uses_tests(sources):
+    if gates is not None and gates.threshold is not None and suite_gates(sources):
         notes.append(THRESHOLD_NOTE)
     if notes and args.strict:
         raise UsageError("The run would differ from that of the files' own tool, and --strict is set", notes[0])

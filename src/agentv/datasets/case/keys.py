@@ -33,7 +33,7 @@ def _typescript_only(hints: dict[str, str]) -> dict[str, str]:
 
 
 class TrialKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The object form of `trials`. Reports have the mean and pass@k for any `strategy`."""
+    """The object form of `trials`. Reports have the mean and pass@k for any `strategy`; it decides gates of cases."""
 
     ignored: ClassVar[dict[str, str]] = {
         "cost_limit_usd": "Limit the cost of the whole run with `agentv eval --budget-usd`"
@@ -43,7 +43,9 @@ class TrialKeys(msgspec.Struct, frozen=True, kw_only=True):
     """Number of times to run each case."""
 
     strategy: Literal["pass_at_k", "mean", "confidence_interval"] | None = None
-    """No effect: reports have the mean and pass@k."""
+    """In a file with `tests`, which score of its trials a case has for `threshold` and `--min-score`: that of the first
+    that passes, or else the best (`pass_at_k`, the default), their mean, or the lower bound of their 95 % interval.
+    """
 
 
 class HookKeys(msgspec.Struct, frozen=True, kw_only=True):

@@ -118,6 +118,18 @@ class Content(msgspec.Struct, frozen=True):
     lose: Callable[[str], None] = _nothing_lost
 
 
+class SuiteGate(msgspec.Struct, frozen=True):
+    """What every case of a suite of AgentV (TypeScript) has to reach, and how it combines the scores of trials.
+
+    `threshold` is None if the suite sets none. With `by_verdict`, a case with a limit of its own has to reach that one.
+    `strategy` is that of `combined_score`.
+    """
+
+    threshold: float | None = None
+    strategy: str = "mean"
+    by_verdict: bool = False
+
+
 class DatasetFormat:
     """Base class of dataset formats. Subclasses define at least `sniff` and `read`; `FORMATS` names an instance."""
 
@@ -181,6 +193,10 @@ class DatasetFormat:
 
     def regression_tolerance(self, source: Source) -> float | None:  # noqa: ARG002
         """Return the largest drop of the score of a case against a baseline that a dataset allows, if it has one."""
+        return None
+
+    def suite_gate(self, source: Source) -> SuiteGate | None:  # noqa: ARG002
+        """Return the gate of a suite of AgentV (TypeScript); None for any other dataset."""
         return None
 
     def write(self, content: Content, path: str) -> None:  # noqa: ARG002

@@ -84,25 +84,6 @@ _STATUS_NOTE = (
 )
 
 
-def agentv_suite(source: Source) -> Map | None:
-    """Return the document of a suite of AgentV (TypeScript), which has `tests`; None for any other dataset."""
-    if source.kind != "yaml":
-        return None
-    try:
-        data = parse_yaml_file(source.files[0])
-    except DatasetError:  # reported when the file is read
-        return None
-    return data if isinstance(data, Map) and case_list_key(data) == "tests" else None
-
-
-def suite_threshold(source: Source) -> float | None:
-    """Return the threshold of a suite of AgentV (TypeScript): its run fails if a test scores below it."""
-    suite = agentv_suite(source)
-    execution = None if suite is None else suite.get("execution")
-    limit = execution.get("threshold") if isinstance(execution, Map) else None
-    return float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
-
-
 _CASE_LIST = lazy_regex(rb"""(?m)^["']?(?:%s)["']?\s*:""" % "|".join(CASE_LIST_KEYS).encode())
 _CASE_LIST_KEYS = frozenset(CASE_LIST_KEYS)
 _OTHER_FILES = lazy_regex(
@@ -164,9 +145,9 @@ class _Yaml(DatasetFormat):
         skipped = (f"{folder}: passed over, no case.yaml" for folder in folders_without_case(cases, path))
         warnings += [DatasetWarning(message, path=path) for message in skipped]
         header = data.without(CASE_LIST_KEYS)
-        limit = suite_threshold(source)
-        if limit is not None and limit < Verdicts().passing:
-            warnings.append(LossWarning(_STATUS_NOTE.format(limit), path=path))
+        gate = self.suite_gate(source)
+        if gate is not None and gate.threshold is not None and gate.threshold < Verdicts().passing:
+            warnings.append(LossWarning(_STATUS_NOTE.format(gate.threshold), path=path))
         return Document(source, header, path, lists_tests=key == "tests", cases=cases, warnings=tuple(warnings))
 
     def targets(self, source: Source) -> list[dict[str, Any]]:
@@ -181,6 +162,20 @@ class _Yaml(DatasetFormat):
             for entry in (entries if isinstance(entries, list) else ())
             if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry.get("use_target")
         ]
+
+    def suite_gate(self, source: Source) -> formats.SuiteGate | None:
+        """Return the gate of a document with `tests`: its threshold, and the strategy of its trials."""
+        try:
+            data = parse_yaml_file(source.files[0])
+        except DatasetError:  # reported when the file is read
+            return None
+        if case_list_key(data) != "tests":
+            return None
+        execution = data.get("execution")
+        limit, trials = map(execution.get, ("threshold", "trials")) if isinstance(execution, Map) else (None, None)
+        threshold = float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
+        strategy = trials.get("strategy") or "pass_at_k" if isinstance(trials, Map) else "mean"
+        return formats.SuiteGate(threshold, strategy)
 
     def read(self, document: Document, options: ReadOptions) -> Iterator[Batch]:
         """Yield one batch per case: cases may be any number of lines apart."""

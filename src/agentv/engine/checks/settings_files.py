@@ -111,12 +111,6 @@ _OPTIONS = {
 _LONGEST = 100_000
 
 
-def uses_tests(sources: Sequence[Source]) -> bool:
-    """Whether a dataset is a document of AgentV (TypeScript) with `tests`."""
-    documents = (parsed_or_none(source.path) for source in sources if source.kind == "yaml")
-    return any(isinstance(document, dict) and case_list_key(document) == "tests" for document in documents)
-
-
 def unread_settings(sources: Sequence[Source]) -> dict[str, str]:
     """Return settings files of other tools, from the datasets up to the root of their project, with a note on each."""
     folders = dict.fromkeys(

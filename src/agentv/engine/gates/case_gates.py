@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from agentv.datasets.formats.dataset_format import Source
-from agentv.datasets.formats.yaml_dataset import agentv_suite, suite_threshold
+from agentv.datasets.formats.dataset_format import Source, SuiteGate
 from agentv.engine.gates.gate_options import Gates
 from agentv.engine.named_runs import open_baseline
 from agentv.errors import EXIT_FINDINGS, UsageError, plural
 from agentv.model.evaluator import Verdicts
-from agentv.model.result import Result
+from agentv.model.result import JobKey, Result
+from agentv.runs.trials import BEST, combined_score
 from agentv.support.hash_table import NumberTable
 
 PROMPTFOO = "promptfoo"
 PASS_RATE = "PROMPTFOO_PASS_RATE_THRESHOLD"
 EXIT_CODE = "PROMPTFOO_FAILED_TEST_EXIT_CODE"
 _MOST_NAMED = 5
+_MISSED = "failed a required evaluator or a higher limit"
 _IGNORE = ". Use --no-gate to ignore this."
 
 
@@ -27,19 +28,22 @@ class CaseGates(msgspec.Struct, frozen=True):
     """What the gates of single cases require. Means are over the trials of a case.
 
     `min_score` is for every case. `pass_rates` are those of promptfoo configurations, by path; a job that errors does
-    not pass. `floors` are the thresholds of suites of AgentV (TypeScript), by path, for every case. A
-    case of such a suite that fails from the score in `failure_limits` on misses a requirement, and scores 0 in AgentV.
-    `tolerances` are the largest drops of a case of a prompt file against the `baseline` runs, by path.
-    `failed_exit_code` is that of a configuration below its pass rate.
+    not pass. `suites` are the gates of suites of AgentV (TypeScript), by path, for every case; without thresholds if
+    the command has gates. `tolerances` are the largest drops of a case of a prompt file against the `baseline` runs,
+    by path. `failed_exit_code` is that of a configuration below its pass rate.
     """
 
     min_score: float | None = None
     pass_rates: Mapping[str, float] = {}
-    floors: Mapping[str, float] = {}
-    failure_limits: Mapping[str, float] = {}
+    suites: Mapping[str, SuiteGate] = {}
     tolerances: Mapping[str, float] = {}
     baseline: tuple[str, ...] = ()
     failed_exit_code: int = EXIT_FINDINGS
+
+    @property
+    def floors(self) -> dict[str, float]:
+        """The thresholds of suites, by path."""
+        return {path: suite.threshold for path, suite in self.suites.items() if suite.threshold is not None}
 
     @property
     def decides_something(self) -> bool:
@@ -58,26 +62,30 @@ class CaseVerdict(msgspec.Struct, frozen=True):
 def case_gates(gates: Gates | None, sources: Sequence[Source], variable: Callable[[str], str | None]) -> CaseGates:
     """Return the gates of single cases: those of the command, or of the files if the command has none."""
     gates = gates or Gates()
-    if gates.no_gate:
-        return CaseGates()
-    rates, floors = {}, {}
-    if not gates.is_set:
+    rates, suites = {}, suite_gates(sources)
+    if gates.is_set or gates.no_gate:
+        suites = {path: msgspec.structs.replace(suite, threshold=None) for path, suite in suites.items()}
+    else:
         rates = {source.path: _pass_rate(variable(PASS_RATE)) for source in sources if source.kind == PROMPTFOO}
-        limits = {source.path: suite_threshold(source) for source in sources}
-        floors = {path: limit for path, limit in limits.items() if limit is not None}
-    failure_limits = floors
-    if gates.min_score is not None:
-        failure_limits = {source.path: Verdicts().borderline for source in sources if agentv_suite(source) is not None}
     code = variable(EXIT_CODE) or ""
     return CaseGates(
         gates.min_score,
         rates,
-        floors,
-        failure_limits,
-        _tolerances(sources),
+        suites,
+        {} if gates.no_gate else _tolerances(sources),
         gates.baseline,
         int(code) if code.isdecimal() and int(code) <= 255 else EXIT_FINDINGS,
     )
+
+
+def suite_gates(sources: Sequence[Source]) -> dict[str, SuiteGate]:
+    """Return the gates of suites of AgentV (TypeScript), by path. One with a threshold is a gate for all of a run."""
+    gates = {source.path: gate for source in sources if (gate := source.format.suite_gate(source)) is not None}
+    first = next((gate.threshold for gate in gates.values() if gate.threshold is not None), None)
+    for path, gate in gates.items() if first is not None else ():
+        if gate.threshold is None:
+            gates[path] = msgspec.structs.replace(gate, threshold=Verdicts().passing if gate.by_verdict else first)
+    return gates
 
 
 def _pass_rate(text: str | None) -> float:
@@ -108,60 +116,65 @@ def check_baseline(gates: Gates, sources: Sequence[Source]) -> None:
 def judge_cases(gates: CaseGates, sources: Sequence[Source], results: Iterable[Result]) -> CaseVerdict:
     """Read the records once and return which gates of single cases failed."""
     dataset_of = {file: source.path for source in sources for file in (*source.files, source.path)}
-    means, counts = CaseMeans(), {path: [0, 0] for path in (*gates.pass_rates, *gates.floors)}
-    failures: dict[str, dict[str, None]] = {path: {} for path in gates.failure_limits}
+    counts = {path: [0, 0] for path in (*gates.pass_rates, *gates.floors)}
+    scores = CaseScores()
     for result in results:
-        means.add(result)
         path = dataset_of.get(result.dataset_path or "")
-        if (
-            path in failures
-            and result.verdict == "fail"
-            and round(result.score or 0.0, 12) >= gates.failure_limits[path]
-        ):
-            failures[path][result.eval_id] = None
+        suite = gates.suites.get(path or "")
+        score = result.score if suite is None else _score_in_suite(result, suite)
+        scores.add(result, score, "mean" if suite is None else suite.strategy)
         if path in counts and result.status != "unscored":
-            counts[path][0] += result.verdict == "pass" if path in gates.pass_rates else result.status != "error"
+            counts[path][0] += result.verdict == "pass" if path in gates.pass_rates else score is not None
             counts[path][1] += 1
-    reasons = [*_low_cases(gates, means), *_low_suites(gates, means, counts, dataset_of), *_failed_suites(failures)]
+    reasons = [*_low_cases(gates, scores), *_low_suites(gates, scores, counts, dataset_of)]
     rated = [*_low_rates(gates, counts)]
-    drops, notes = _drops(gates, means, dataset_of)
+    drops, notes = _drops(gates, scores, dataset_of)
     code = gates.failed_exit_code if rated and not reasons and not drops else EXIT_FINDINGS
     return CaseVerdict((*reasons, *rated, *drops), code, notes)
 
 
-def _low_cases(gates: CaseGates, means: CaseMeans) -> Iterator[str]:
+def _score_in_suite(result: Result, suite: SuiteGate) -> float | None:
+    """Return the score of a trial as AgentV (TypeScript) counts it: 0 if a requirement was missed.
+
+    An error is 0 if the best trial decides. If cases have limits of their own, a verdict moves the score to its side of
+    the threshold.
+    """
+    if result.score is None:
+        return 0.0 if suite.strategy in BEST and result.status == "error" else None
+    score, least = round(result.score, 12), suite.threshold
+    if suite.by_verdict and least is not None:
+        return max(score, least) if result.verdict == "pass" else score if score < least else 0.0
+    limit = Verdicts().borderline if least is None else least
+    return 0.0 if result.verdict == "fail" and score >= limit else score
+
+
+def _low_cases(gates: CaseGates, scores: CaseScores) -> Iterator[str]:
     if gates.min_score is None:
         return
-    if scores := dict(means):
-        yield from _below(scores, gates.min_score, f"--min-score {gates.min_score:g}")
+    if values := dict(scores):
+        yield from _below(values, gates.min_score, f"--min-score {gates.min_score:g}", scores.missed)
     else:
         yield f"No case was scored, required: {gates.min_score:g} for each of them (--min-score)"
 
 
 def _low_suites(
-    gates: CaseGates, means: CaseMeans, counts: Mapping[str, list[int]], dataset_of: Mapping[str, str]
+    gates: CaseGates, scores: CaseScores, counts: Mapping[str, list[int]], dataset_of: Mapping[str, str]
 ) -> Iterator[str]:
     for path, least in gates.floors.items():
         scored, total = counts[path]
         if scored < total:
             errors = f"{total - scored} of {plural(total, 'job')} errored"
             yield f"{path}: {errors}, and every case has to reach {least:g}, the threshold of the suite{_IGNORE}"
-        scores = {name: mean for name, mean in means if dataset_of.get(name.dataset) == path}
-        for reason in _below(scores, least, f"{least:g}, the threshold of the suite"):
+        values = {name: score for name, score in scores if dataset_of.get(name.dataset_path) == path}
+        for reason in _below(values, least, f"{least:g}, the threshold of the suite", scores.missed):
             yield f"{path}: {reason}{_IGNORE}"
 
 
-def _failed_suites(failures: Mapping[str, Mapping[str, None]]) -> Iterator[str]:
-    """Yield the suites with cases that failed at a higher score: AgentV gives 0 if a required evaluator fails."""
-    for path, names in failures.items():
-        if names:
-            some = ", ".join(list(names)[:_MOST_NAMED])
-            yield f"{path}: {plural(len(names), 'case')} failed a required evaluator or a higher limit: {some}{_IGNORE}"
-
-
-def _below(scores: Mapping[CaseName, float], least: float, limit: str) -> Iterator[str]:
-    if low := [name for name, mean in scores.items() if round(mean, 12) < least]:
-        some = ", ".join(f"{name.eval_id} ({name.target}: {scores[name]:.3f})" for name in low[:_MOST_NAMED])
+def _below(scores: Mapping[JobKey, float], least: float, limit: str, missed: set[str]) -> Iterator[str]:
+    low = [name for name, score in scores.items() if round(score, 12) < least]
+    why = {name: _MISSED if name.eval_id in missed else f"{scores[name]:.3f}" for name in low[:_MOST_NAMED]}
+    if low:
+        some = ", ".join(f"{name.eval_id} ({name.target}: {reason})" for name, reason in why.items())
         more = f" and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
         yield f"{len(low)} of {plural(len(scores), 'case')} scored below {limit}: {some}{more}"
 
@@ -176,7 +189,7 @@ def _low_rates(gates: CaseGates, counts: Mapping[str, list[int]]) -> Iterator[st
 
 
 def _drops(
-    gates: CaseGates, means: CaseMeans, dataset_of: Mapping[str, str]
+    gates: CaseGates, means: CaseScores, dataset_of: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the cases of prompt files that scored lower than in the baseline by more than allowed, and notes."""
     if not gates.tolerances:
@@ -186,16 +199,16 @@ def _drops(
             f"{path}: regression_tolerance {tolerance:g} was not checked: there is no baseline. Pass --baseline RUN."
             for path, tolerance in gates.tolerances.items()
         )
-    earlier = CaseMeans()
+    earlier = CaseScores()
     baseline = open_baseline(gates.baseline)
     for result in baseline.store.records():
         if baseline.picked in (None, result.target, result.prompt):
-            earlier.add(result)
-    before = {(name.dataset, name.eval_id, name.prompt): mean for name, mean in earlier}
+            earlier.add(result, result.score)
+    before = {(name.dataset_path, name.eval_id, name.prompt): mean for name, mean in earlier}
     reasons, paired = [], dict.fromkeys(gates.tolerances, 0)
     for name, mean in means:
-        path = dataset_of.get(name.dataset, name.dataset)
-        old = before.get((name.dataset, name.eval_id, name.prompt))
+        path = dataset_of.get(name.dataset_path, name.dataset_path)
+        old = before.get((name.dataset_path, name.eval_id, name.prompt))
         if path not in gates.tolerances or old is None:
             continue
         paired[path] += 1
@@ -206,36 +219,37 @@ def _drops(
     return tuple(reasons), tuple(note for note, count in zip(notes, paired.values(), strict=True) if not count)
 
 
-class CaseName(msgspec.Struct, frozen=True):
-    """What identifies a case in a run, without its trials."""
+class CaseScores:
+    """The score of each case and target over its trials, in order of their first record, by keys with the trial 0.
 
-    target: str
-    dataset: str
-    eval_id: str
-    prompt: str | None
-
-
-class CaseMeans:
-    """The mean score of each case and target, in order of their first record."""
+    `missed` has the ids of cases with an answer that counts 0 for a requirement.
+    """
 
     def __init__(self) -> None:
         self._numbers = NumberTable()
-        self._names: list[CaseName] = []
+        self._names: list[JobKey] = []
         self._sums: list[float] = []
         self._counts: list[int] = []
+        self._trials: dict[int, tuple[str, list[tuple[int, float]]]] = {}
+        self.missed: set[str] = set()
 
-    def add(self, result: Result) -> None:
-        """Add the score of a record; errors have none."""
-        if result.score is None:
+    def add(self, result: Result, score: float | None, strategy: str = "mean") -> None:
+        """Add the score that a record counts with, if it has one."""
+        if score is None:
             return
-        name = CaseName(result.target, result.dataset_path or "", result.eval_id, result.prompt)
+        name = result.key._replace(trial=0)
         if (number := self._numbers.number(hash(name))) == len(self._names):
             self._names.append(name)
             self._sums.append(0.0)
             self._counts.append(0)
-        self._sums[number] += result.score
+        if score == 0 < (result.score or 0):
+            self.missed.add(result.eval_id)
+        self._sums[number] += score
         self._counts[number] += 1
+        if strategy != "mean":
+            self._trials.setdefault(number, (strategy, []))[1].append((result.trial, score))
 
-    def __iter__(self) -> Iterator[tuple[CaseName, float]]:
-        for name, total, count in zip(self._names, self._sums, self._counts, strict=True):
-            yield name, total / count
+    def __iter__(self) -> Iterator[tuple[JobKey, float]]:
+        for number, (name, total, count) in enumerate(zip(self._names, self._sums, self._counts, strict=True)):
+            strategy, trials = self._trials.get(number, ("mean", []))
+            yield name, combined_score(trials, strategy) if trials else total / count

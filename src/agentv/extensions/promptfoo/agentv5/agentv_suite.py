@@ -15,18 +15,14 @@ import msgspec
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
-from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source
+from agentv.datasets.formats.dataset_format import Batch, Document, ReadOptions, Source, SuiteGate
+from agentv.errors import DatasetError
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.agentv_hooks import workspace_of_extensions
-from agentv.extensions.promptfoo.agentv5.agentv_tests import (
-    AgentvSuite,
-    case_rows,
-    is_name,
-    is_written_out,
-    trials_of,
-)
+from agentv.extensions.promptfoo.agentv5.agentv_tests import AgentvSuite, case_rows, is_name, is_written_out
 from agentv.extensions.promptfoo.agentv5.earlier_forms import ASSERTIONS, listed
 from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
+from agentv.extensions.promptfoo.agentv5.repeat_policy import gate_of, trials_of
 from agentv.extensions.promptfoo.agentv5.typescript_suite import is_typescript
 from agentv.extensions.promptfoo.script_config import NOT_CALLED
 from agentv.extensions.promptfoo.suite import files_used
@@ -96,6 +92,11 @@ class _AgentvSuite(ForeignFormat):
                     list(case_rows(suite, record.data, _ignore))
         return suite.files.programs
 
+    def suite_gate(self, source: Source) -> SuiteGate | None:
+        with suppress(DatasetError, ValueError):  # reported when the file is read
+            return _gate(_suite(source.files[0], _ignore))
+        return None
+
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         suite = _suite(file.path, lose)
         data = suite.data
@@ -115,6 +116,7 @@ class _AgentvSuite(ForeignFormat):
                 header["workspace"] = workspace_of_extensions(data["extensions"])
             if not is_blank(data.get("suite")) and is_blank(data.get("name")):
                 header["dataset"] = data["suite"]
+            _gate(suite)
         except ValueError as error:
             raise error_at(file.path, str(error), document_of(file)) from None
         if suite.whole_variable is None and suite.prompts:
@@ -146,6 +148,10 @@ def _suite(path: str, lose: Lose) -> AgentvSuite:
         return AgentvSuite(path, lose)
     except (ValueError, FileNotFoundError) as error:
         raise error_at(path, str(error), document_of(record_file(path))) from None
+
+
+def _gate(suite: AgentvSuite) -> SuiteGate:
+    return gate_of(suite.data, (record.data for record in suite.tests(_ignore)))
 
 
 def _ignore(_: str) -> None:

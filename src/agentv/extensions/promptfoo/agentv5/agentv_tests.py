@@ -26,6 +26,7 @@ from agentv.extensions.promptfoo.agentv5.earlier_forms import (
     with_current_forms,
 )
 from agentv.extensions.promptfoo.agentv5.positions import placed_list, placed_row, with_positions
+from agentv.extensions.promptfoo.agentv5.repeat_policy import own_repeat, trials_of
 from agentv.extensions.promptfoo.agentv5.suite_references import FOLDER, default_test_of, test_in_file, with_root
 from agentv.extensions.promptfoo.agentv5.typescript_suite import document_at, is_typescript
 from agentv.extensions.promptfoo.config_templates import names_of
@@ -187,17 +188,6 @@ def _name_of(provider: Any) -> str:
     return text_of(first_of(provider, "id", "name", "label")) if isinstance(provider, dict) else provider
 
 
-def trials_of(repeat: Any, lose: Lose) -> Any:
-    """Return the number of trials of a repeat policy."""
-    if not isinstance(repeat, dict):
-        return repeat
-    for key in sorted(repeat.keys() - {"count"}):
-        if repeat[key] in ("mean", False):  # the strategy, and no early exit
-            continue
-        lose(f"repeat.{key} '{text_of(repeat[key])}': all answers count in the mean, with pass@k next to it")
-    return repeat.get("count", 1)
-
-
 def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[dict[str, Any]]:
     """Yield the cases of a test: one for each combination of its lists of texts. Raises ValueError."""
     test = suite.with_environment(_with_prompt_input(suite, test), lose)
@@ -339,10 +329,9 @@ def _own_execution(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> dict
     """Return the settings of one case: its target, threshold, trials and time limit."""
     own, run, options = object_at(test, "execution"), object_at(test, "run"), object_at(test, "options")
     settings = {key: value for key, value in own.items() if key != "skip_defaults"}
-    overrides = {**object_at(test, "run"), **({"repeat": options["repeat"]} if "repeat" in options else {})}
-    for key, name in (("threshold", "threshold"), ("repeat", "trials"), ("timeout_seconds", "timeout_seconds")):
-        if overrides.get(key) is not None:
-            settings[name] = trials_of(overrides[key], lose) if key == "repeat" else overrides[key]
+    settings |= {key: run[key] for key in ("threshold", "timeout_seconds") if run.get(key) is not None}
+    if (repeat := own_repeat(test)) is not None:
+        settings["trials"] = trials_of(repeat, lose)
     if test.get("threshold") is not None:
         settings["threshold"] = test["threshold"]
     if not is_blank(options.get("provider")):
