@@ -435,12 +435,21 @@ EXITS = {
     "a warning on stderr": ("echo warning >&2; echo fine", 1.0),
     "a line that starts with a bracket": ("echo '[ok] 3 tests'", 1.0),
     "JSON": ("echo '{\"score\": 0.25}'", 0.25),
+    "a verdict next to assertions": (
+        'echo \'{"passed": true, "assertions": [{"text": "a", "passed": false}]}\'',
+        0.0,
+    ),
 }
 
 
 @pytest.mark.parametrize(("command", "score"), EXITS.values(), ids=EXITS)
 def test_a_grader_of_4x_without_json_is_scored_by_its_exit_code(scoring, command, score):
     assert scoring.score("code_judge", grader(command)).score == score
+
+
+def test_the_score_of_a_grader_of_4x_decides_against_its_passed(scoring):
+    assert scoring.score("code_judge", grader('echo \'{"score": 0.3, "passed": true}\'')).verdict is None
+    assert scoring.score("code_judge", grader('echo \'{"score": 1, "passed": false}\'')).verdict == "fail"
 
 
 def test_the_text_of_a_grader_of_4x_is_its_reason(scoring):
@@ -458,7 +467,15 @@ BROKEN_GRADERS = {
     "a number": ("echo 0.3", "must print a JSON object with a score, but printed '0.3'"),
     "JSON that is cut off": ("echo '{\"score\": 0.2'", "must print a JSON object with a score"),
     "JSON after a log line": ("echo loading; echo '{\"score\": 0.2}'", "must print a JSON object with a score"),
-    "JSON without a score": ("echo '{\"ok\": true}'", "printed no 'score'"),
+    "JSON without a score": ("echo '{\"ok\": true}'", "printed no 'score' and no 'assertions'"),
+    "a verdict without a score": ("echo '{\"passed\": true}'", "printed no 'score' and no 'assertions'"),
+    "checks": ('echo \'{"checks": [{"text": "a", "pass": true}]}\'', "printed no 'score' and no 'assertions'"),
+    "an assertion with pass": (
+        'echo \'{"assertions": [{"text": "a", "pass": true}]}\'',
+        "must be a list of {text, passed}",
+    ),
+    "one assertion": ('echo \'{"assertions": {"text": "a", "passed": true}}\'', "must be a list of {text, passed}"),
+    "a score of 2": ("echo '{\"score\": 2}'", "a score is a number from 0 to 1"),
 }
 
 

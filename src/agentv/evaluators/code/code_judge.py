@@ -22,12 +22,13 @@ from agentv.evaluators.base import (
     find_path,
     pass_if,
     program_complaints,
+    quoted,
     script_problems,
     stamp_of,
 )
 from agentv.evaluators.code.grader_messages import image_files, messages_with_parts
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
-from agentv.evaluators.code.judge_io import Setup, inverted, read_score
+from agentv.evaluators.code.judge_io import Setup, inverted, printed_object, read_score, score_in
 from agentv.evaluators.code.payload import grader_input, program_input
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
@@ -158,15 +159,29 @@ def read_grade(ended: ProcessOutput) -> Score:
 
     Raises EvaluatorFailure for a grader that broke: AgentV tells it by its output on stderr, and scores it 0. Output
     that is meant to be JSON but cannot be read is an error too, where AgentV would let the exit code decide.
+    Of an object, AgentV reads `score` and `assertions`; here `passed: false` counts as well.
     """
     text = ended.stdout.removeprefix("\ufeff").strip()
     if ended.code and (ended.stderr.strip() or text.startswith(("{", "[")) or ended.code >= _FROM_SHELL):
         raise EvaluatorFailure(f"The grader {ending_of(ended.code)}{tail_of((ended.stderr or text).encode())}")
     if json_or(text, MISSING) is not MISSING or any(line.lstrip().startswith("{") for line in text.splitlines()):
-        return read_score(text)
+        data = printed_object(text)
+        if data.get("score") is None and not data.get("assertions"):
+            raise EvaluatorFailure(f"The grader printed no 'score' and no 'assertions': {quoted(data)}")
+        if not all(isinstance(item, dict) and isinstance(item.get("passed"), bool) for item in _assertions_in(data)):
+            raise EvaluatorFailure(
+                "'assertions' of the grader must be a list of {text, passed}, with passed true or false"
+            )
+        return score_in({key: value for key, value in data.items() if key not in _VERDICTS or value is False})
     return pass_if(ended.code == 0, cut(text or ending_of(ended.code), LONGEST_REASON))
 
 
+def _assertions_in(data: dict[str, Any]) -> list[Any]:
+    assertions = data.get("assertions") or []
+    return assertions if isinstance(assertions, list) else [None]
+
+
+_VERDICTS = frozenset(("passed", "pass", "checks"))
 _FROM_SHELL = 126
 """From this exit code on, a shell reports a program that it could not start, or that a signal ended."""
 

@@ -126,6 +126,11 @@ def _plain_number(value: Any) -> Any:
 
 def read_score(printed: str) -> Score:
     """Read the score that a program printed as a JSON object. Raises EvaluatorFailure for anything else."""
+    return score_in(printed_object(printed))
+
+
+def printed_object(printed: str) -> dict[str, Any]:
+    """Decode the JSON object that a program printed. Raises EvaluatorFailure for anything else."""
     reason = ""
     try:
         data = msgspec.json.decode(printed.strip())
@@ -137,7 +142,7 @@ def read_score(printed: str) -> Score:
     if (twice := repeated_key(printed)) is not None:
         # A program that pastes the answer into its output lets the answer add a second score.
         raise EvaluatorFailure(f"The program printed the key {quoted(twice)} twice in one object", suspicious=True)
-    return score_in(data)
+    return data
 
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
