@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from agentv.errors import RefusedCaseWarning
+
 ROWS = [{"id": "one", "criteria": "x", "input": "1"}, {"id": "two", "expected_outcome": "x", "input": "2"}]
 LIST = "- {id: one, criteria: x, input: '1'}\n- {id: two, criteria: x, input: '2'}\n"
 
@@ -49,8 +51,9 @@ class TestOneFile:
 
     def test_a_problem_is_reported_where_the_case_is(self, folder):
         folder.write("cases.yaml", "- {id: one, criteria: x, input: '1'}\n- {id: two, input: [3]}\n")
-        error = folder.error(folder.write("suite.yaml", "tests: cases.yaml\n"))
-        assert (error.path, error.line) == ("cases.yaml", 2)
+        loaded = folder.load(folder.write("suite.yaml", "tests: cases.yaml\n"))
+        (warning,) = (each for each in loaded.warnings if isinstance(each, RefusedCaseWarning))
+        assert (warning.path, warning.line) == ("cases.yaml", 2)
 
 
 class TestItems:

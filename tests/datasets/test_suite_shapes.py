@@ -208,7 +208,8 @@ COMPOSITE = "{{type: composite, aggregator: weighted_average, assertions: [{}]}}
         ("{type: tool-trajectory, mode: any_order, minimums: {Bash: 1}}", "calls tools of Copilot, Codex and Pi Bash"),
         ("{type: tool-trajectory, mode: exact, expected: [{tool: Read}]}", "calls tools of Copilot, Codex and Pi Bash"),
         ("{type: tool-trajectory, mode: exact, expected: [{tool: a}], negate: true}", "gives calls that are partly"),
-        ("{type: not-tool-trajectory, mode: exact, expected: [{tool: a}]}", "gives calls that are partly as expected"),
+        ("{type: not-contains, value: a}", "scores assertions whose type begins with 'not-' 0"),
+        ("{type: code_judge, command: ./check}", "skips the former type 'code_judge'. Use 'code-grader'"),
         (
             "{type: tool-trajectory, mode: exact, expected: [{tool: a, output: {b: 1}}]}",
             "ignores 'input' and 'output' of",

@@ -350,6 +350,20 @@ def test_a_grader_of_4x_gets_the_names_of_4x_only(scoring):
     assert payload["config"] == {"strict": True}
 
 
+@pytest.mark.parametrize(
+    ("reference", "content"),
+    [
+        (["a", "b"], [[{"type": "text", "value": "a"}, {"type": "text", "value": "b"}]]),
+        (["", {"k": 1}, 2], [[{"k": 1}]]),
+        ({"k": [1]}, [{"k": [1]}]),
+        (5, []),
+    ],
+)
+def test_a_grader_of_4x_gets_references_that_are_data_as_agentv_reads_them(scoring, reference, content):
+    payload = scoring.score("code_judge", grader(DUMP), "x", expected=reference).details
+    assert [message["content"] for message in payload["expected_output"]] == content
+
+
 def test_a_grader_of_4x_gets_a_trace_without_tool_calls(scoring):
     payload = scoring.score("code_judge", grader(DUMP), "Hello!").details
     messages = [{"role": "user", "content": "What is asked?"}, {"role": "assistant", "content": "Hello!"}]

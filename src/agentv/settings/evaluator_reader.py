@@ -112,14 +112,7 @@ def warn_of_agentv(entries: Any, path: KeyPath, problems: Problems) -> None:
 def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
     if not _tools_of(entry).isdisjoint(_AGENTV_TOOLS):
         yield "calls tools of Copilot, Codex and Pi Bash, Edit, Read, Skill and Write; here they have the agent's names"
-    kind = str(entry.get("type")).replace("_", "-")
-    if kind == "not-tool-trajectory" or (kind == "tool-trajectory" and entry.get("negate")):
-        yield "gives calls that are partly as expected a part of the score, so that a negated trajectory may fail there"
-    if kind == "skill-trigger":
-        yield (
-            "finds a skill's name in that of another one, reads it only from 'skill', and finds its folder only in "
-            "results and in what Read is given"
-        )
+    yield from _differences_of_type(str(entry.get("type")), negate=entry.get("negate"))
     if any(not {"input", "output"}.isdisjoint(call) for call in _dicts(entry.get("expected"))):
         yield "ignores 'input' and 'output' of an expected call, and compares 'args'; here all are compared"
     if isinstance(entry.get("value"), int | float):
@@ -132,6 +125,21 @@ def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
     for member in (member for key in LISTS for member in _dicts(entry.get(key))):
         if not {"weight", "negate"}.isdisjoint(member) or str(member.get("type")).startswith("not-"):
             yield "ignores 'weight' and 'negate' of the members of a composite. Use `weights` of its `aggregator`"
+
+
+def _differences_of_type(type_name: str, *, negate: Any) -> Iterator[str]:
+    kind = type_name.replace("_", "-")
+    if kind.startswith("not-"):
+        yield "scores assertions whose type begins with 'not-' 0, because it does not know them. Use `negate: true`"
+    if kind in ("code-judge", "llm-judge"):
+        yield f"skips the former type '{type_name}'. Use '{kind.replace('judge', 'grader')}'"
+    if kind == "tool-trajectory" and negate:
+        yield "gives calls that are partly as expected a part of the score, so that a negated trajectory may fail there"
+    if kind == "skill-trigger":
+        yield (
+            "finds a skill's name in that of another one, reads it only from 'skill', and finds its folder only in "
+            "results and in what Read is given"
+        )
 
 
 _AGENTV_TOOLS = ("Bash", "Edit", "Read", "Skill", "Write")

@@ -93,10 +93,11 @@ class CommandResponder:
                 raise outcome
             return outcome
         await self._healthy(request)
-        # Trailing newlines are removed, as in a shell's `$(command)`.
-        text = (await self._run([request])).rstrip("\r\n")
+        text, is_file = await self._run([request]), "OUTPUT_FILE" in self._template.names
+        if not is_file:  # trailing newlines are removed, as in a shell's `$(command)`
+            text = text.rstrip("\r\n")
         if not text.strip():
-            where = "an empty {OUTPUT_FILE}" if "OUTPUT_FILE" in self._template.names else "no output"
+            where = "an empty {OUTPUT_FILE}" if is_file else "no output"
             raise TargetFailure(
                 "invalid_response", f'The command succeeded with {where}; an empty answer is {{"text": ""}}'
             )

@@ -26,6 +26,12 @@ tests:
   - {description: first, vars: {x: hello}, assert: [{type: python, value: "file://nope.py"}]}
   - {description: second, vars: {x: hello}, assert: [{type: python, value: "file://nope.py"}]}
 """
+TESTS = """\
+tests:
+  - {id: fine, input: hello, assertions: [{type: contains, value: hello}]}
+  - {id: broken, input: hello, assertions: [{type: regex, value: "("}]}
+  - {id: incomplete, assertions: [{type: contains, value: hello}]}
+"""
 SAMPLES = [{"input": "a", "target": "b"}] * 60
 BAD_SAMPLE = {"id": "odd", "target": "b"}
 
@@ -48,6 +54,13 @@ def test_a_refused_case_is_loaded_with_its_reason_and_a_warning(suite):
     (warning,) = (each for each in loaded.warnings if isinstance(each, RefusedCaseWarning))
     assert (warning.path, warning.line) == ("suite.yaml", 7)
     assert str(warning).startswith("suite.yaml, line 7: refused case 'broken'")
+
+
+def test_only_the_invalid_cases_of_a_file_of_agentv_4_are_refused(folder, command):
+    folder.write("suite.yaml", TESTS)
+    assert [case.case_error is None for case in folder.load("suite.yaml")] == [True, False, False]
+    assert command("validate", "suite.yaml").code == 0
+    assert command("validate", "suite.yaml", "--strict").code == 1
 
 
 def test_a_record_that_cannot_be_mapped_is_refused(folder):

@@ -46,7 +46,7 @@ def messages_with_parts(judgement: Judgement, path_of: PathOf) -> dict[str, list
     case, output = judgement.case, judgement.response.messages
     lists: dict[str, tuple[Iterable[Message], Callable[[Part, PathOf], dict[str, Any]]]] = {
         "input_messages": (() if case.turns else case.input, _part_of_case),
-        "expected_messages": (case.expected_output, _part_of_case),
+        "expected_messages": (case.expected_output, _part_of_reference),
         "output_messages": (output, _part_of_answer),
     }
     return {
@@ -67,6 +67,11 @@ def _part_of_case(part: Part, path_of: PathOf) -> dict[str, Any]:
         return _image(part.value, part.path or path_of(part.value))
     text = Path(part.path).read_text(encoding="utf-8-sig", errors="replace") if part.path else ""
     return {"type": "file", "value": part.value, "path": part.value, "text": text, "resolved_path": part.path}
+
+
+def _part_of_reference(part: Part, path_of: PathOf) -> dict[str, Any]:
+    data = _part_of_case(part, path_of)
+    return {key: value for key, value in data.items() if key != "value" or not isinstance(part, FilePart)}
 
 
 def _part_of_answer(part: Part, path_of: PathOf) -> dict[str, Any]:

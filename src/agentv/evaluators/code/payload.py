@@ -131,7 +131,7 @@ def grader_payload(data: dict[str, Any]) -> dict[str, Any]:
     value: dict[str, Any] = _with_snake_case(
         {
             "criteria": data["expected_outcome"],
-            "expected_output": _messages(data["expected_messages"]),
+            "expected_output": list(_reference_messages(data["expected_messages"])),
             "output": data["candidate_answer"],
             "messages": messages,
             "input_files": data["input_files"],
@@ -147,6 +147,17 @@ def grader_payload(data: dict[str, Any]) -> dict[str, Any]:
         }
     )
     return value
+
+
+def _reference_messages(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the messages of the reference. Of a list, AgentV keeps texts and objects; other values it drops."""
+    for message in messages:
+        content = message.get("content", "")
+        if isinstance(content, list):
+            parts = [{"type": "text", "value": part} if isinstance(part, str) else part for part in content]
+            yield {**message, "content": [part for part in parts if isinstance(part, dict) and part.get("value") != ""]}
+        elif isinstance(content, str | dict):
+            yield message
 
 
 def _transcript(input_messages: list[dict[str, Any]], output: list[dict[str, Any]]) -> list[dict[str, Any]]:
