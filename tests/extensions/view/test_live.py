@@ -72,7 +72,7 @@ def test_a_run_appears_fills_in_and_ends(runs, server):
             run.store.append(failed(eval_id="b"))
             found = until(events, "progress", lambda data: data["done"] == 2 and data["errors"])
             assert (found["jobs"], found["errors"], found["cost_usd"], found["state"]) == (4, 1, 0.25, "running")
-            head = view.get(f"/api/runs/{id}/head")
+            head = view.head(id, covers=2)
             assert (head["live"], head["complete"], head["total"], head["covers"]) == (True, False, 2, 2)
             block = view.get(f"/api/runs/{id}/rows?first=1")
             assert (block["first"], block["id"], block["complete"]) == (1, ["b"], False)
@@ -87,7 +87,7 @@ def test_a_run_appears_fills_in_and_ends(runs, server):
         until(events, "progress", lambda data: data["state"] == "finished" and data["done"] == 4)
         rows, _ = view.rows(id)
         assert [row["id"] for row in rows] == ["a", "b", "c", "d"]
-        head = view.get(f"/api/runs/{id}/head")
+        head = view.head(id)
         assert (head["live"], head["complete"], head["run"]["finished_at"]) == (False, True, "2026-11-15T10:00:09.000Z")
 
 
@@ -132,10 +132,10 @@ def test_a_resumed_run_continues_and_a_deleted_run_disappears(runs, server):
         [listed] = view.get("/api/runs")["runs"]
         assert (listed["state"], listed["done"]) == ("finished", 1)
         assert len(view.rows(listed["id"])[0]) == 1
-        assert view.get(f"/api/runs/{listed['id']}/head")["covers"] is None
+        assert view.head(listed["id"])["covers"] is None
         with writing(runs / "live") as run:
             until(events, "progress", lambda data: data["state"] == "running")
-            assert view.get(f"/api/runs/{listed['id']}/head")["covers"] == 1
+            assert view.head(listed["id"], covers=1)["covers"] == 1
             run.write("b")
             until(events, "progress", lambda data: data["done"] == 2)
         until(events, "progress", lambda data: data["state"] == "unfinished")
@@ -143,7 +143,7 @@ def test_a_resumed_run_continues_and_a_deleted_run_disappears(runs, server):
         shutil.rmtree(runs / "live")
         until(events, "runs")
         assert view.run_ids() == []
-        assert view.get(f"/api/runs/{listed['id']}/head")["error"]["view"] == "runs"
+        assert view.head(listed["id"])["error"]["view"] == "runs"
 
 
 def test_a_run_that_is_written_again_is_read_again(runs, server):

@@ -35,7 +35,7 @@ def test_rows_records_and_cases_are_those_of_the_run(evaluated, server):
             [rest] = view.get(f"/api/runs/{id}/results?rows={place}")
             assert rest["candidate_answer"] == row["id"].upper()
             assert view.get(f"/api/runs/{id}/case?row={place}")["id"] == row["id"]
-        head = view.get(f"/api/runs/{id}/head")
+        head = view.head(id)
         assert (head["total"], head["complete"], head["live"], head["covers"]) == (3, True, False, None)
         stored = json.loads((run / "summary.json").read_text())
         assert head["summary"]["targets"] == stored["targets"]
@@ -55,7 +55,7 @@ def test_a_run_with_three_targets_has_cost_and_quality(folder, server):
     with server("results.jsonl") as view:
         [id] = view.login().run_ids()
         view.rows(id)
-        points = view.get(f"/api/runs/{id}/head")["frontier"]["points"]
+        points = view.head(id)["frontier"]["points"]
         assert [(point["name"], point["is_dominated"]) for point in points] == [
             ("cheap", False),
             ("dear", False),
@@ -128,7 +128,7 @@ def test_results_of_every_other_tool_are_shown(tmp_path, server):
         for run in listed:
             rows, _ = view.rows(run["id"])
             places = ",".join(map(str, range(len(rows))))
-            head = view.get(f"/api/runs/{run['id']}/head")
+            head = view.head(run["id"])
             assert len(view.get(f"/api/runs/{run['id']}/results?rows={places}")) == len(rows)
             assert head["total"] == run["done"] == len(rows)
             assert head["notes"][0].startswith("Read ") and head["complete"]

@@ -93,6 +93,14 @@ class Server:
             if complete and first == total:
                 return found, names
 
+    def head(self, id, covers=None):
+        """Return the head of a run whose figures cover this many results: by default, one that is read to its end."""
+        for _ in range(600):  # the server waits a moment for figures, and then answers with those it has
+            head = self.get(f"/api/runs/{id}/head")
+            if "error" in head or (head["covers"] == covers and (covers or head["complete"])):
+                break
+        return head
+
     @contextmanager
     def events(self):
         """Connect to the events, and yield an iterator of their kinds and data."""
