@@ -2,6 +2,8 @@
 
 import pytest
 
+from agentv.errors import DatasetError
+
 PROMPT = """---
 name: greeting
 test_settings:
@@ -171,3 +173,71 @@ class TestPrompt:
         folder.write("p.prompt.mdx", body("{props.gone}"))
         error = folder.row_error({"input": {"a": 1}}, sidecar={"prompt": "p.prompt.mdx"})
         assert error.detail == "The prompt uses the variable 'gone', which is missing in this row"
+
+
+class TestKinds:
+    """The kind of a prompt decides its tags and messages; attachments are for all messages of the user."""
+
+    IMAGE = '<ImageAttachment image="https://e.org/a.png" />'
+
+    def render(self, folder, text, config="text_config"):
+        folder.write("p.prompt.mdx", f"---\nname: x\n{config}: {{model_name: m}}\n---\n{text}\n")
+        messages = folder.rows({"input": {"a": 1}}, sidecar={"prompt": "p.prompt.mdx"}).cases[0].input
+        contents = [[message.content] if isinstance(message.content, str) else message.content for message in messages]
+        texts = [[getattr(part, "value", part) for part in content] for content in contents]
+        return [(message.role, text) for message, text in zip(messages, texts, strict=True)]
+
+    @pytest.mark.parametrize(
+        ("config", "text", "messages"),
+        [
+            ("image_config", "<ImagePrompt>a</ImagePrompt>\n<ImagePrompt>b</ImagePrompt>", [("user", ["a"])]),
+            (
+                "speech_config",
+                "<SpeechPrompt>a</SpeechPrompt>\n<System>b</System>",
+                [("system", ["b"]), ("user", ["a"])],
+            ),
+        ],
+    )
+    def test_images_and_speech_have_one_prompt(self, folder, config, text, messages):
+        assert self.render(folder, text, config) == messages
+
+    @pytest.mark.parametrize(
+        ("config", "text", "problem"),
+        [
+            ("image_config", "<User>a</User>", "<User> is not a tag"),
+            ("text_config", "<SpeechPrompt>a</SpeechPrompt>", "<SpeechPrompt> is not a tag"),
+            ("image_config", "<ImagePrompt></ImagePrompt>", "it has no text"),
+            ("text_config", f"<System>{IMAGE}</System>", "<ImageAttachment> must be inside <User>"),
+            ("text_config", "<User><ImageAttachment image='x.png' /></User>", "needs a URL, or Base64"),
+            (
+                "text_config",
+                f"<User>\n<If condition={{true}}>\nx\n\n{IMAGE}\n</If>\n</User>\n<User>b</User>",
+                "not certain",
+            ),
+            (
+                "text_config",
+                "<ForEach arr={[1, 2]}>\n{(x) => (<>\n<If condition={true}>\n<User>c</User>\n\n<User>d</User>\n</If>\n"
+                "</>)}\n</ForEach>",
+                "its place is not certain",
+            ),
+        ],
+    )
+    def test_what_the_engine_refuses_or_decides_by_chance_is_an_error(self, folder, config, text, problem):
+        with pytest.raises(DatasetError, match=problem):
+            self.render(folder, text, config)
+
+    def test_each_message_of_the_user_has_all_images(self, folder):
+        text = f"<User>one</User>\n<User>{self.IMAGE}two</User>"
+        image = "https://e.org/a.png"
+        assert self.render(folder, text) == [("user", ["one", image]), ("user", ["two", image])]
+
+    def test_base64_gets_its_media_type(self, folder):
+        text = "<User><ImageAttachment image='iVBORw0=' /><ImageAttachment image='' /></User>"
+        assert self.render(folder, text) == [("user", ["", "data:image/png;base64,iVBORw0="])]
+
+    def test_a_component_that_is_imported_twice_is_refused(self, folder):
+        folder.write("a.mdx", "A\n")
+        folder.write("b.mdx", "import A from './a.mdx'\n\n<A />\n")
+        imports = "import A from './a.mdx'\nimport B from './b.mdx'\n\n"
+        with pytest.raises(DatasetError, match="<A> is imported twice"):
+            self.render(folder, f"{imports}<User>\n<A />\n</User>")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
+from agentv.extensions.agentmark.nodes import utf16_length
 from agentv.support.javascript import values as js
 from agentv.support.templates import TemplateProblem
 
@@ -111,6 +112,8 @@ class _Parser:
             return _constant(_unescape(self._advance()[1:-1])), None
         if kind == "name":
             self._advance()
+            if token == "this":
+                raise self.problem()
             if token in _LITERALS:
                 return _constant(_LITERALS[token]), None
             return lambda scope: scope.get(token, js.UNDEFINED), token
@@ -204,9 +207,10 @@ def inserted_text(value: Any) -> str:
 
 def _truncate(value: Any = js.UNDEFINED, length: Any = js.UNDEFINED, *_: Any) -> Any:
     limit = js.to_number(length)
-    if not isinstance(value, str) or len(value) <= limit:
+    if not isinstance(value, str) or utf16_length(value) <= limit:
         return value
-    return "..." if math.isnan(limit) else value[: max(0, int(limit))] + "..."
+    end = 0 if math.isnan(limit) else 2 * max(0, int(limit))
+    return value.encode("utf-16-le", "surrogatepass")[:end].decode("utf-16-le", "replace") + "..."
 
 
 def _round(value: Any = js.UNDEFINED, decimals: Any = 0, *_: Any) -> Any:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from agentv.extensions.agentmark.attention import Attention, Item, write_items
-from agentv.extensions.agentmark.nodes import PHRASING, Node
+from agentv.extensions.agentmark.nodes import PHRASING, Node, utf16_length
 
 _SPANS = frozenset(("destinationLiteral", "destinationRaw", "titleQuote"))
 _LANGUAGE, _META = "codeLanguage", "codeMeta"
@@ -101,8 +101,9 @@ class _Writer:
             "image": self._link,
             "flowTag": self._tag,
             "textTag": self._tag,
-            "flowExpression": lambda node, *_: f"{{{node.value}}}",
-            "textExpression": lambda node, *_: f"{{{node.value}}}",
+            "flowExpression": _expression,
+            "textExpression": _expression,
+            "esm": lambda node, *_: node.value,
         }
 
     def container(self, node: Node) -> str:
@@ -171,7 +172,7 @@ class _Writer:
         if depth < 3 and _has_line_break(node):
             with self._in("headingSetext"):
                 text = self._within("phrasing", node, "\n", "\n")
-            return f"{text}\n{('=' if depth == 1 else '-') * len(text.rpartition(chr(10))[2])}"
+            return f"{text}\n{('=' if depth == 1 else '-') * utf16_length(text.rpartition(chr(10))[2])}"
         with self._in("headingAtx"):
             text = self._within("phrasing", node, "# ", "\n")
         if text[:1] in ("\t", " "):
@@ -337,6 +338,11 @@ def _is_word(character: str) -> bool:
 
 def _escape_backslashes(text: str, after: str) -> str:
     return _BACKSLASH.sub(r"\\\\", text + after)[: len(text) + len(_BACKSLASH.findall(text + after))]
+
+
+def _expression(node: Node, *_: str) -> str:
+    first, *rest = node.value.split("\n")
+    return "{" + "\n".join((first, *(f"  {line}" if line else "" for line in rest))) + "}"
 
 
 def _reference(character: str) -> str:

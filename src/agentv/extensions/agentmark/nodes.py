@@ -43,3 +43,8 @@ class Node:
 def text_node(value: str) -> Node:
     """Return a text."""
     return Node("text", value=value)
+
+
+def utf16_length(text: str) -> int:
+    """Return the length of a text in JavaScript."""
+    return len(text) + sum(character > "\uffff" for character in text)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator, Set
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from agentv.extensions.agentmark.mdx import parse_mdx
 from agentv.extensions.agentmark.nodes import MdxError, Node
 from agentv.extensions.agentmark.template import (
     ROLES,
+    TAGS,
     MissingVariable,
     Properties,
     check_nodes,
@@ -26,7 +28,6 @@ from agentv.support.yaml.yaml_parser import Map, YamlError, parse_yaml
 _FRONT = re.compile(
     r"\A\ufeff?(?:\s|\{/\*.*?\*/\}|<!--.*?-->)*^---[ \t]*\r?\n(?P<yaml>.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE
 )
-_STATEMENT = re.compile(r"^(?:import|export)\s.*$", re.MULTILINE)
 _IMPORT = re.compile(r"import\s+(?P<name>[A-Za-z_$][\w$]*)\s+from\s+(?P<quote>['\"])(?P<file>.+?)(?P=quote)\s*;?\s*")
 _DEEPEST_IMPORT = 20
 
@@ -60,11 +61,12 @@ class AgentmarkPrompt(msgspec.Struct, frozen=True):
     id: str
     nodes: list[Node]
     optional: frozenset[str]
+    kind: str
 
     def render(self, variables: dict[str, Any], problems: Problems) -> tuple[Message, ...] | None:
         """Return the messages for one row; None after adding an error to `problems`."""
         try:
-            messages = render_messages(self.nodes, Properties(variables, self.optional))
+            messages = render_messages(self.nodes, Properties(variables, self.optional), self.kind)
         except MissingVariable as missing:
             hint = did_you_mean(str(missing), variables) or f"The row has: {', '.join(variables) or 'no variables'}"
             problems.error(("input",), f"The prompt uses the variable '{missing}', which is missing in this row", hint)
@@ -87,8 +89,9 @@ def read_prompt_file(
     try:
         settings, start = read_settings(text)
         folder = os.path.dirname(finder.find(name.strip().removeprefix("file://")).path)
-        nodes = _Reader(finder, path, problems).nodes(text, start, folder)
-        if not _has_message(nodes):
+        kind = next((name for name in TAGS if settings.get(name)), "")
+        nodes = _Reader(finder, path, TAGS[kind]).nodes(text, start, folder)
+        if not any(node.is_tag and node.settings["name"] in ROLES for node in _descendants(nodes)):
             raise PromptFileError("There is no <System>, <User> or <Assistant> message", text.count("\n") + 1)
     except (PromptFileError, MdxError) as error:
         hint = error.hint if isinstance(error, PromptFileError) else ""
@@ -97,30 +100,40 @@ def read_prompt_file(
     except RecursionError:
         problems.error(path, f"Prompt file '{name}': Its tags or expressions are nested too deeply")
         return None
-    return AgentmarkPrompt(id, nodes, _optional_properties(settings))
+    return AgentmarkPrompt(id, nodes, _optional_properties(settings), kind)
 
 
 class _Reader:
     """Reads the messages of a prompt file, and the components that it and they import."""
 
-    def __init__(self, finder: FileFinder, path: KeyPath, problems: Problems) -> None:
+    def __init__(self, finder: FileFinder, path: KeyPath, tags: Set[str]) -> None:
         self._finder = finder
         self._path = path
-        self._problems = problems
+        self._tags = tags
+        self._files: dict[str, str] = {}
+        self._names: set[str] = set()
+        self._repeated: set[str] = set()
 
     def nodes(self, text: str, start: int, folder: str, depth: int = 0) -> list[Node]:
         """Return the blocks of a text, with the components in their place."""
-        line = text.count("\n", 0, start) + 1
+        parsed = parse_mdx(text[start:], text.count("\n", 0, start) + 1)
         components: dict[str, list[Node]] = {}
-        for statement in _STATEMENT.finditer(text, start):
-            place = text.count("\n", 0, statement.start()) + 1
-            if (imported := _IMPORT.fullmatch(statement[0])) is None:
-                raise PromptFileError("Only `import Name from './file.mdx'` is supported", place)
+        for node in [node for node in _descendants(parsed) if node.type == "esm"]:
+            if (imported := _IMPORT.fullmatch(node.value)) is None:
+                raise PromptFileError("Only `import Name from './file.mdx'` is supported", node.line)
             if depth >= _DEEPEST_IMPORT:
-                raise PromptFileError("Components import each other", place)
-            components[imported["name"]] = self._component(imported["file"], folder, place, depth)
-        nodes = parse_mdx(_STATEMENT.sub("", text[start:]), line)
-        check_nodes(nodes, components)
+                raise PromptFileError("Components import each other", node.line)
+            name, file = imported["name"], self._finder.below(folder, imported["file"])
+            components[name] = self._component(imported["file"], folder, node.line, depth)
+            if file in self._files:
+                self._repeated |= {name, self._files[file]}
+            self._files[file] = name
+        nodes = [node for node in parsed if node.type != "esm"]
+        check_nodes(nodes, components, self._tags)
+        self._names.update(node.settings["name"] for node in _descendants(nodes) if node.is_tag)
+        if not depth and (repeated := self._repeated & self._names):
+            what = f"<{min(repeated)}> is imported twice, and AgentMark's engine renders it as nothing then"
+            raise PromptFileError(what, nodes[0].line)
         return inline_components(nodes, components)
 
     def _component(self, file: str, folder: str, line: int, depth: int) -> list[Node]:
@@ -133,8 +146,10 @@ class _Reader:
         return self.nodes(text, front.end() if front else 0, below, depth + 1)
 
 
-def _has_message(nodes: list[Node]) -> bool:
-    return any((node.is_tag and node.settings["name"] in ROLES) or _has_message(node.children) for node in nodes)
+def _descendants(nodes: list[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        yield from _descendants(node.children)
 
 
 def _optional_properties(settings: dict[str, Any]) -> frozenset[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 from agentv.extensions.agentmark.expressions import inserted_text, parse_expression
 from agentv.extensions.agentmark.markdown_writer import to_markdown
@@ -19,7 +20,15 @@ from agentv.support.templates import TemplateProblem
 
 ROLES: dict[str, Role] = {"System": "system", "User": "user", "Assistant": "assistant"}
 ROLES |= {"ImagePrompt": "user", "SpeechPrompt": "user"}
-_TAGS = frozenset(("If", "ElseIf", "Else", "ForEach", "Raw", "ImageAttachment", "FileAttachment", *ROLES))
+_CONTENT = frozenset(("If", "ElseIf", "Else", "ForEach", "Raw"))
+TAGS = {
+    "image_config": _CONTENT | {"ImagePrompt"},
+    "speech_config": _CONTENT | {"System", "SpeechPrompt"},
+    "": _CONTENT | {"System", "User", "Assistant", "ImageAttachment", "FileAttachment"},
+}
+"""The tags of each kind of prompt."""
+_MEDIA_TYPES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+"""The types of images by how they begin in Base64."""
 _ARROW = re.compile(r"\s*\(?\s*(?P<item>[\w$]+)\s*(?:,\s*(?P<index>[\w$]+)\s*)?\)?\s*=>\s*")
 _PROPERTY = re.compile(r"props\.(\w+)")
 _LITERAL = re.compile(r"""['"].*['"]|\d+(\.\d+)?""", re.DOTALL)
@@ -56,18 +65,18 @@ class _Scope:
         return _Scope({**self.names, **names})
 
 
-def check_nodes(nodes: Iterable[Node], components: Components) -> None:
+def check_nodes(nodes: Iterable[Node], components: Components, tags: Set[str]) -> None:
     """Raise MdxError for a tag or an expression that AgentMark's engine does not know. Loops get their blocks."""
     for node in nodes:
         name = node.settings.get("name") if node.is_tag else None
         if name == "Raw":
             continue
-        if name and name[0].isupper() and name not in _TAGS and name not in components:
+        if name and name[0].isupper() and name not in tags and name not in components:
             raise MdxError(f"<{name}> is not a tag of AgentMark, nor an imported component", node.line)
         if name == "ForEach":
             node.settings["loop"], node.children = _loop_body(node)
         _check_expressions(node)
-        check_nodes(node.children, components)
+        check_nodes(node.children, components, tags)
 
 
 def _check_expressions(node: Node) -> None:
@@ -164,17 +173,42 @@ def _paragraph(nodes: list[Node]) -> list[Node]:
     return [Node("paragraph", parts)] if parts else []
 
 
-def render_messages(nodes: list[Node], properties: Properties) -> list[Message]:
+def render_messages(nodes: list[Node], properties: Properties, kind: str) -> list[Message]:
     """Return the messages for one row. Raises TemplateProblem or MissingVariable."""
-    return _Renderer().messages(nodes, _Scope({"props": properties}))
+    messages = _Renderer().messages(nodes, _Scope({"props": properties}))
+    if not kind:
+        return messages
+    prompts = [message for message in messages if message.role == "user"]
+    if not prompts or not prompts[0].content:
+        raise TemplateProblem("it has no text")
+    instructions = [message for message in messages if message.role == "system" and message.content]
+    return [*instructions[:1], prompts[0]]
+
+
+_Entry = TypeVar("_Entry", Message, ImagePart)
+_Moment = tuple[tuple[int, int], ...]
+"""When AgentMark's engine renders a node: the conditions around it, and its position in them if it is not the first."""
+
+
+def _in_order(items: list[tuple[_Moment, _Entry]], tag: str) -> list[_Entry]:
+    """Return items in the order in which AgentMark's engine, which is asynchronous, adds them."""
+    ordered = sorted(items, key=lambda item: item[0])
+    for (one, _), (two, _) in pairwise(ordered):
+        step = next((pair for pair in zip(one, two, strict=False) if pair[0] != pair[1]), None)
+        if step and step[0][0] != step[1][0]:
+            raise TemplateProblem(f"{tag} is not the first tag of two conditions, so its place is not certain")
+    return [item for _, item in ordered]
 
 
 class _Renderer:
     """Evaluates nodes in document order, as conditions depend on it."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._images: list[ImagePart] = []
+        self._messages: list[tuple[_Moment, Message]] = []
+        self._images: list[tuple[_Moment, ImagePart]] = []
+        self._moment: _Moment = ()
+        self._conditions = 0
+        self._has_user = False
         self._tags: dict[str, Callable[[Node, _Scope], list[Node]]] = {
             "If": self._condition,
             "ElseIf": self._condition,
@@ -187,8 +221,18 @@ class _Renderer:
         }
 
     def messages(self, nodes: list[Node], scope: _Scope) -> list[Message]:
+        """Return the messages. As in AgentMark's engine, each one of the user has the images of all."""
         self._all(nodes, scope)
-        return self._messages
+        messages = _in_order(self._messages, "A message")
+        images = _in_order(self._images, "An attachment")
+        if not images:
+            return messages
+        if any(moment for moment, _ in self._images) and sum(message.role == "user" for message in messages) > 1:
+            raise TemplateProblem("an attachment is not the first tag of a condition, so its message is not certain")
+        return [
+            Message("user", (TextPart(str(message.content)), *images)) if message.role == "user" else message
+            for message in messages
+        ]
 
     def _all(self, nodes: list[Node], scope: _Scope) -> list[Node]:
         return [result for node in nodes for result in self._evaluate(node, scope)]
@@ -213,10 +257,11 @@ class _Renderer:
 
     def _message(self, node: Node, scope: _Scope) -> list[Node]:
         name = node.settings["name"]
+        self._has_user |= name == "User"
+        moment = self._moment
         inner = scope.child() if name == "User" else scope
         text = to_markdown(self._all(node.children, inner)).strip()
-        images = tuple(self._images) if name == "User" else ()
-        self._messages.append(Message(ROLES[name], (TextPart(text), *images) if images else text))
+        self._messages.append((moment, Message(ROLES[name], text)))
         return []
 
     def _condition(self, node: Node, scope: _Scope) -> list[Node]:
@@ -225,7 +270,14 @@ class _Renderer:
         if scope.has_branch or not condition:
             return []
         scope.has_branch = True
-        return self._all(node.children, scope.child())
+        self._conditions += 1
+        number, moment, inner = self._conditions, self._moment, scope.child()
+        results: list[Node] = []
+        for place, child in enumerate(node.children):
+            self._moment = (*moment, (number, place)) if place else moment
+            results += self._evaluate(child, inner)
+        self._moment = moment
+        return results
 
     def _loop(self, node: Node, scope: _Scope) -> list[Node]:
         arrow, template = node.settings["loop"], node.children
@@ -240,11 +292,11 @@ class _Renderer:
         return results
 
     def _image(self, node: Node, scope: _Scope) -> list[Node]:
-        if (image := self._attributes(node, scope).get("image", UNDEFINED)) is UNDEFINED:
+        attributes = self._attributes(node, scope)
+        if (image := attributes.get("image", UNDEFINED)) is UNDEFINED:
             raise TemplateProblem("<ImageAttachment> needs the attribute 'image'")
-        if image:
-            self._images.append(ImagePart(str(image)))
-        return []
+        detected = (kind for start, kind in _MEDIA_TYPES.items() if str(image).startswith(start))
+        return self._attach(image, attributes.get("mimeType") or next(detected, ""), "<ImageAttachment>")
 
     def _file(self, node: Node, scope: _Scope) -> list[Node]:
         """Add a file that is an image. Other files are refused: targets receive texts and images."""
@@ -252,12 +304,23 @@ class _Renderer:
         data, media_type = (attributes.get(name, UNDEFINED) for name in ("data", "mimeType"))
         if UNDEFINED in (data, media_type):
             raise TemplateProblem("<FileAttachment> needs the attributes 'data' and 'mimeType'")
+        if not data or not media_type:
+            return []
         if not str(media_type).startswith("image/"):
             raise TemplateProblem(
                 f"<FileAttachment> of type '{media_type}' is not supported; add the file as a part of the input"
             )
-        is_address = str(data).startswith(("https://", "http://", "data:"))
-        self._images.append(ImagePart(str(data) if is_address else f"data:{media_type};base64,{data}"))
+        return self._attach(data, media_type, "<FileAttachment>")
+
+    def _attach(self, data: Any, media_type: Any, tag: str) -> list[Node]:
+        if not self._has_user:
+            raise TemplateProblem(f"{tag} must be inside <User>")
+        if data:
+            is_address = str(data).startswith(("https://", "http://", "data:"))
+            if not is_address and not media_type:
+                raise TemplateProblem(f"{tag} needs a URL, or Base64 and the attribute 'mimeType'")
+            image = ImagePart(str(data) if is_address else f"data:{media_type};base64,{data}")
+            self._images.append((self._moment, image))
         return []
 
 
