@@ -42,7 +42,7 @@ def detect(path: str, *, by_extension: bool = False) -> str | None:
     if _has_field_map(path):
         return MAPPED
     head = formats.read_head(path)
-    if not _is_ours(head) and (foreign := foreign_format(path, in_folders=by_extension)):
+    if not _is_ours(head, path) and (foreign := foreign_format(path, in_folders=by_extension)):
         return foreign
     if by_extension and len(likely) < 2:
         return likely[0] if likely else None
@@ -73,10 +73,11 @@ def _strongest(path: str, head: bytes, names: Iterable[str]) -> str | None:
     return strongest(path, (Candidate(name, fmt.strength, partial(fmt.fit, head, path)) for name, fmt in candidates))
 
 
-def _is_ours(head: bytes) -> bool:
+def _is_ours(head: bytes, path: str) -> bool:
     """Whether the start of a file shows that it is a dataset of ours, so that no other format is tried."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not start or start.startswith(b"---"):
+    is_front_matter = start.startswith(b"---") and not path.lower().endswith((".yaml", ".yml"))
+    if not start or is_front_matter:
         return True
     if start.startswith(b"{"):
         if "evalcases" in formats.object_keys(start):  # `eval_cases` may be those of ADK

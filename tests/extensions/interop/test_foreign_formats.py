@@ -155,6 +155,11 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
             "s.v0: {class: 'evals.elsuite.basic.match:Match', args: {samples_jsonl: sums/samples.jsonl}}\n",
             "sums/samples.jsonl",
         ),
+        (
+            "own.yaml",
+            "own.v0: {class: 'own.eval:Own', args: {test_jsonl: a.jsonl}}\n",
+            "A class of its own reads the samples: own.eval:Own",
+        ),
         ("answers.jsonl", '{"id": "a", "ground_truth": [{"f": {"x": [1]}}]}', "possible answers of BFCL"),
         ("samples.jsonl", '{"input1": "a", "input2": "b"}', "Each sample has several inputs"),
         ("meta.jsonl", '{"input": "a", "completion": "b", "choice": "Yes"}', "a completion with a label"),
@@ -179,6 +184,11 @@ def test_a_file_converts_to_our_formats(tmp_path, command, kind, example, target
             "task.yaml",
             "task: a\ndataset_path: json\ndataset_kwargs: {data_files: ../../x.jsonl}\n",
             "outside the project",
+        ),
+        (
+            "task.yaml",
+            "task: a\ndataset_path: json\ndataset_kwargs: {data_files: {test: 'https://a.example/x.jsonl'}}\n",
+            "on the web",
         ),
     ],
 )

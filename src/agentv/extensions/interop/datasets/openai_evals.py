@@ -34,7 +34,14 @@ from agentv.datasets.foreign.values import (
 from agentv.datasets.formats.dataset_format import Content, Document, Source
 from agentv.errors import InvalidDatasetError
 from agentv.extensions.interop.datasets.hosted_criteria import EVERY_CRITERION, NO_CRITERION, evaluator_of, inserted
-from agentv.extensions.interop.datasets.openai_registry import NO_CLASS, eval_of, exact_check, examples_of, samples_in
+from agentv.extensions.interop.datasets.openai_registry import (
+    NO_CLASS,
+    custom_classes,
+    eval_of,
+    exact_check,
+    examples_of,
+    samples_in,
+)
 from agentv.extensions.interop.datasets.written_case import restore, seal
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
@@ -68,7 +75,7 @@ class _OpenAISamples(ForeignFormat):
 
     def fits(self, file: RecordFile) -> bool:
         rows = objects(file)
-        if file.kind == "yaml" and samples_in(file.path):
+        if file.kind == "yaml" and (samples_in(file.path) or custom_classes(file.path)):
             return True
         if any_has(rows, "messages"):  # Phoenix exports `messages` and `ideal` under the same name
             return all_have(rows, "messages", "ideal")
@@ -96,6 +103,9 @@ class _OpenAISamples(ForeignFormat):
                 hint = "Name the samples, which are compared as the class of the eval does it"
                 raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
             source = replace(source, files=source.files[1:])
+        if record_file(source.path).kind == "yaml" and (classes := custom_classes(source.path)):
+            what, hint = f"A class of its own reads the samples: {', '.join(classes)}", "Name the file of the samples"
+            raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)
         for keys, what, hint in _OTHER_SAMPLES:
             if all_have(objects(record_file(source.files[0])), *keys):
                 raise InvalidDatasetError(f"No cases in {source.path}", what, hint, path=source.path, line=1)

@@ -79,6 +79,15 @@ def samples_in(path: str) -> list[str]:
     return [os.path.normpath(os.path.join(os.path.dirname(path), "..", "data", name)) for name in names]
 
 
+def custom_classes(path: str) -> list[str]:
+    """Return the classes of the evals in a file of the registry that name no samples."""
+    file = record_file(path)
+    entries = document_of(file).values() if b"class:" in file.head and not samples_in(path) else ()
+    return [
+        text_of(entry["class"]) for entry in entries if object_at(entry, "args") and ":" in text_of(entry.get("class"))
+    ]
+
+
 def _evals(path: str, mark: bytes) -> Iterator[RegisteredEval]:
     """Yield the evals of a registry file that has some bytes."""
     file = record_file(path)

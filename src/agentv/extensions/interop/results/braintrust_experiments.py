@@ -9,11 +9,13 @@ from pathlib import Path
 from agentv.extensions.interop.imports.foreign_files import read_rows, row_keys
 from agentv.extensions.interop.imports.foreign_values import (
     Fields,
+    chat_messages,
     error_info,
     grade_value,
     text_of,
 )
 from agentv.extensions.interop.imports.run import ForeignCase, ForeignGrade, ForeignJob, ForeignResults, ForeignRun
+from agentv.support.json_values import json_or
 
 _MARKS = ("experiment_id", "span_attributes", "root_span_id", "_xact_id", "expected")
 _TARGET = "task"
@@ -38,7 +40,7 @@ class BraintrustExperiment(ForeignResults):
             if row.get("is_root") is False or row.items_of("span_parents"):
                 run.notes += [_INNER] if _INNER not in run.notes else []
                 continue
-            metadata, metrics = row.object("metadata"), row.object("metrics")
+            metadata, metrics = row.object("metadata"), _plain(row.object("metrics"))
             start, end = metrics.number("start"), metrics.number("end")
             question = row.get("input")
             digest = sha256(text_of(question).encode()).hexdigest()[:12]
@@ -47,7 +49,7 @@ class BraintrustExperiment(ForeignResults):
                 case=ForeignCase(
                     id=row.object("origin").text("id") or digest,
                     dataset="braintrust",
-                    input=text_of(question),
+                    input=chat_messages(row.object("input").items_of("messages")) or text_of(question),
                     expected=row.get("expected"),
                     metadata=metadata,
                     tags=row.texts("tags"),
@@ -61,6 +63,13 @@ class BraintrustExperiment(ForeignResults):
                 duration_ms=(end - start) * 1000 if start is not None and end is not None else None,
                 place=f"row {number}",
             )
+
+
+def _plain(metrics: Fields) -> Fields:
+    """Return metrics without the quotes that an export of the playground puts around numbers."""
+    return Fields(
+        {key: json_or(value.strip('"'), value) if isinstance(value, str) else value for key, value in metrics.items()}
+    )
 
 
 def _grades(row: Fields) -> Iterator[ForeignGrade]:

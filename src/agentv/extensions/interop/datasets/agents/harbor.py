@@ -14,6 +14,7 @@ from agentv.errors import InvalidDatasetError
 
 _TASK = ("task.toml", "task.yaml")
 _INSTRUCTIONS = ("instruction.md", "task.md")
+_TEXTS = ("instruction", "descriptions")
 _FOLDERS = ("environment", "tests", "solution")
 _NO_INSTRUCTION = "The task has no instruction: there is no instruction.md with text next to it"
 _REFUSAL = "The tests of a Harbor task decide its reward, and they need a container: run the task with Harbor"
@@ -27,7 +28,8 @@ class _HarborTask(ForeignFormat):
     fields = "instruction.md → input, steps → turns, task.toml and the names of files → metadata"
 
     def fits(self, file: RecordFile) -> bool:
-        is_task = file.suffix == ".toml" or any(key in document_of(file) for key in ("instruction", "descriptions"))
+        has_tests = os.path.isfile(os.path.join(os.path.dirname(file.path), "run-tests.sh"))
+        is_task = file.suffix == ".toml" or has_tests or not document_of(file).keys().isdisjoint(_TEXTS)
         return _is_manifest(file) or (is_task and _task_file(os.path.dirname(file.path)) == file.path)
 
     def open(self, source: Source) -> Document:
