@@ -470,6 +470,24 @@ def test_a_prompt_that_cannot_be_sent_is_an_error_of_its_jobs(folder, prompt, pr
     assert problem in folder.load(folder.write("promptfooconfig.json", json.dumps(config)))[0].case_error
 
 
+def test_a_test_selects_prompts_by_their_labels_and_ids(folder):
+    folder.write("p.txt", "Four")
+    prompts = [{"id": "a", "raw": "One"}, {"id": "b", "label": "second", "raw": "Two"}, "Three"]
+    prompts.append({"id": "file://p.txt", "label": "fourth"})
+    tests = [{"vars": {"n": n}, "prompts": [n]} for n in ("a", "b", "second", "fou*", "file://p.txt")]
+    config = {"prompts": prompts, "providers": ["echo"], "tests": tests}
+    cases = folder.load(folder.write("promptfooconfig.json", json.dumps(config)), on_error="skip")
+    assert [case.prompts[0].input[0].content for case in cases] == ["One", "Two", "Two", "Four"]  # a file has no id
+
+
+def test_a_test_with_a_pdf_is_an_error_and_the_others_run(folder):
+    folder.write("a.pdf", "%PDF-1.1")
+    tests = [{"vars": {"x": "file://a.pdf"}}, {"vars": {"x": "b"}}]
+    config = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": tests}
+    refused, other = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert "is a PDF" in refused.case_error and other.case_error is None
+
+
 def test_a_secret_in_a_prompt_is_refused(folder, monkeypatch):
     monkeypatch.setenv("SERVICE_API_KEY", "very-secret-value")
     text = "prompts: ['Use {{env.SERVICE_API_KEY}}']\nproviders: [echo]\n"
@@ -629,10 +647,22 @@ def test_a_prompt_that_depends_on_the_provider_is_made_for_each(command, folder)
         ("def f(context): return 3", "must return a text or an object, got 3"),
     ],
 )
-def test_a_prompt_function_that_fails_is_an_error_with_the_reason(folder, code, message):
+def test_a_prompt_function_that_fails_is_an_error_of_its_jobs_with_the_reason(folder, code, message):
     folder.write("p.py", code)
     text = "prompts: [file://p.py:f]\nproviders: [echo]\n"
-    assert message in str(folder.error(folder.write("promptfooconfig.yaml", text)))
+    (case,) = folder.load(folder.write("promptfooconfig.yaml", text))
+    assert message in case.case_error
+
+
+def test_a_prompt_function_fails_for_one_provider_and_one_test_only(command, folder):
+    code = "if (provider.label && vars.x === 'a') throw new Error('not for it'); return `${vars.x} for ${provider.id}`;"
+    folder.write("p.cjs", f"module.exports = ({{ vars, provider }}) => {{ {code} }};")
+    text = "prompts: [p.cjs, plain]\nproviders: [echo, {id: echo, label: second}]\ntests: [{vars: {x: [a, b]}}]\n"
+    command("eval", folder.write("promptfooconfig.yaml", text), "--out", "run")
+    answers = sorted((record["target"], record.get("candidate_answer", "")) for record in results())
+    echo = [("echo", "a for echo"), ("echo", "b for echo"), ("echo", "plain"), ("echo", "plain")]
+    assert answers == [*echo, ("second", ""), ("second", "b for echo"), ("second", "plain"), ("second", "plain")]
+    assert "not for it" in str([record["error"] for record in results() if record["status"] == "error"])
 
 
 START = "prompts: ['{{q}}']\nproviders: [echo]\n"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from agentv.extensions.promptfoo.config_templates import is_template
+from agentv.extensions.promptfoo.functions.prompt_function import render_problem
 from agentv.extensions.promptfoo.nunjucks.prompt import rendered_prompt
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate, chat_of
 from agentv.extensions.promptfoo.providers.suite_targets import SuiteTargets
@@ -36,6 +37,12 @@ def with_chat(
             raise ValueError("The variables make the prompt a chat, which a model and a program receive in other forms")
         return msgspec.structs.replace(prompt, messages=tuple(map(_as_written, chat))) if chat else prompt
     return prompt
+
+
+def with_problem(prompt: PromptTemplate, variables: dict[str, Any]) -> PromptTemplate:
+    """Return a prompt with the reason why it cannot be rendered for these variables, if there is one."""
+    problem = prompt.problem or render_problem(prompt.key, variables)
+    return msgspec.structs.replace(prompt, problem=problem) if problem else prompt
 
 
 def _image_parts(

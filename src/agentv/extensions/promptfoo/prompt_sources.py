@@ -43,7 +43,7 @@ class PromptTemplate(msgspec.Struct, frozen=True):
 
     A function, and a chat with statements or variable images, has the `key` of a `PromptFunction`. A function that
     depends on the provider is for one `target`. `source` is the text of its file. `problem` is the reason why the
-    prompt cannot be sent.
+    prompt cannot be sent. `own_id` is the id in the configuration, which files lose in promptfoo.
     """
 
     id: str
@@ -54,6 +54,7 @@ class PromptTemplate(msgspec.Struct, frozen=True):
     key: str = ""
     source: str = ""
     problem: str = ""
+    own_id: str = ""
 
     @property
     def has_history(self) -> bool:
@@ -85,7 +86,7 @@ class PromptTemplate(msgspec.Struct, frozen=True):
 
     def is_named(self, pattern: str) -> bool:
         """Whether a filter of a test or a provider selects the prompt: its id, its label, or `group:*`."""
-        names = (self.id, self.label)
+        names = (self.id, self.label, self.own_id)
         if pattern.endswith("*"):
             return any(name.startswith(pattern[:-1]) for name in names)
         return pattern in names or any(name.startswith(f"{pattern}:") for name in names)
@@ -106,7 +107,7 @@ class PromptTargets(msgspec.Struct, frozen=True):
 def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTargets) -> list[PromptTemplate]:
     """Return all prompts; chats as messages if models receive them. Those that cannot be sent have a problem."""
     prompts: list[PromptTemplate] = []
-    for own_label, raw, config in _written(value):
+    for own_id, own_label, raw, config in _written(value):
         if config and config != targets.config and not _function_of(raw, files):
             lose(f"'config' of the prompt '{(own_label or raw)[:80]}': it belongs to the provider")
         try:
@@ -134,7 +135,8 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
                 is_built = is_built or bool(filters)
                 as_chat = chat_of if targets.sends_chats else None
                 source = PromptFunction(id=id, finder=files.finder, template=text, as_chat=as_chat, filters=filters)
-                prompts.append(PromptTemplate(id, text, label, messages, key=source.key if is_built else ""))
+                key, own_id = source.key if is_built else "", "" if name and not raw.endswith(".csv") else own_id
+                prompts.append(PromptTemplate(id, text, label, messages, key=key, own_id=own_id))
         except NoCounterpart as error:
             id = _unique(own_label or os.path.basename(raw), {prompt.id for prompt in prompts})
             prompts.append(PromptTemplate(id, raw, own_label, problem=str(error)))
@@ -145,7 +147,7 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
 
 def shared_config(value: Any) -> dict[str, Any]:
     """Return the config of all prompts, which is added to that of each provider; empty if they have different ones."""
-    first, *others = [config for _, _, config in _written(value)] or [None]
+    first, *others = [config for *_, config in _written(value)] or [None]
     return first if isinstance(first, dict) and all(config == first for config in others) else {}
 
 
@@ -179,10 +181,10 @@ def _function_of(raw: str, files: SuiteFiles) -> list[str]:
     return [path, name] if suffix in _FUNCTIONS else [path, path, ""]
 
 
-def _written(value: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield the label, the text or file name, and the config of each prompt."""
+def _written(value: Any) -> Iterator[tuple[str, str, str, Any]]:
+    """Yield the id, the label, the text or file name, and the config of each prompt."""
     if isinstance(value, dict):  # a file name and its label
-        yield from ((text_of(label), path, None) for path, label in value.items())
+        yield from (("", text_of(label), path, None) for path, label in value.items())
         return
     items = value if isinstance(value, list) else [value]
     for item in {to_json(item): item for item in items}.values():  # equal prompts are one
@@ -191,9 +193,9 @@ def _written(value: Any) -> Iterator[tuple[str, str, Any]]:
             if is_blank(raw):
                 raise ValueError(f"A prompt has no text: {text_of(item)[:80]}")
             label = next((item[key] for key in ("label", "display", "id") if not is_blank(item.get(key))), "")
-            yield text_of(label), text_of(raw), item.get("config")
+            yield text_of(item.get("id")), text_of(label), text_of(raw), item.get("config")
         else:
-            yield "", text_of(item), None
+            yield "", "", text_of(item), None
 
 
 def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ from agentv.errors import InvalidDatasetError
 from agentv.extensions.promptfoo.assertion_entries import combined_entry, entries_of
 from agentv.extensions.promptfoo.config_templates import names_of, rendered
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
-from agentv.extensions.promptfoo.prompt_chats import with_chat
+from agentv.extensions.promptfoo.prompt_chats import with_chat, with_problem
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart, provider_name, provider_parts
 from agentv.extensions.promptfoo.script_config import document_at, is_script_config
@@ -257,7 +257,8 @@ def _variants(
     if suite.prompts and not (isinstance(name, str) and name.strip()):
         name = f"test-{digest([variables, digest(test['assert'])])[:10]}"  # as in results of promptfoo
     prompts = [
-        with_chat(suite.targets, prompt, variables, test.get("provider")) for prompt in _prompts_for(suite, test)
+        with_problem(with_chat(suite.targets, prompt, variables, test.get("provider")), variables)
+        for prompt in _prompts_for(suite, test)
     ]
     pairs = _targets_by_prompt(suite, test, prompts)
     everything = [suite.targets.names] * len(suite.prompts)

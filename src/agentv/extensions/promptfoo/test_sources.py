@@ -311,7 +311,7 @@ def _content(path: str, files: SuiteFiles) -> str:
         kind = next((kind for start, kind in _MAGIC.items() if data.startswith(start)), _IMAGES.get(suffix))
         return data if suffix in _MEDIA else f"data:{kind};base64,{data}"
     if suffix == ".pdf":
-        raise ValueError(f"{path} is a PDF. Convert it to text")
+        raise NoCounterpart(f"{path} is a PDF. Convert it to text, and name that file")
     if suffix in (".yaml", ".yml"):
         data = files.data(path)
         if path in files.dates:

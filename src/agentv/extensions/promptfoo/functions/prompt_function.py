@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 from agentv.datasets.case.shorthand import MessageReader
 from agentv.datasets.files import FileFinder
 from agentv.extensions.promptfoo.functions import CodeNotRun
-from agentv.extensions.promptfoo.functions.calls import call_function, run_program
+from agentv.extensions.promptfoo.functions.calls import call_function, check_allowed, run_program
 from agentv.extensions.promptfoo.nunjucks.prompt import PromptfooPrompt, read_promptfoo_prompt, rendered_prompt
 from agentv.model.diagnostics import KeyPath, Problems
 from agentv.model.message import Message
@@ -79,6 +80,17 @@ class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(result, str | dict | list):
             raise ValueError(f"'{self.label}' must return a text or an object, got {stringify(result)}")
         return result if isinstance(result, str) else str(stringify(result))
+
+
+def render_problem(key: str, variables: dict[str, Any]) -> str:
+    """Return why a prompt cannot be rendered for these variables; empty if it can, or if its code may not run."""
+    problems = Problems()
+    if (source := _functions.get(key)) is not None:
+        with suppress(ValueError):  # reported when the case is read
+            for path in filter(None, (source.path, *source.filters.values())):
+                check_allowed(source.label, path)
+            source.render(variables, problems)
+    return "; ".join(problem.message for problem in problems.errors)
 
 
 def _filtered(path: str, *values: Any) -> Any:

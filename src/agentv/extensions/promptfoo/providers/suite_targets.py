@@ -128,7 +128,7 @@ class SuiteTargets:
         if isinstance(value, list):
             return [self._loaded(item) for item in value]
         is_content = isinstance(value, str) and value.startswith("file://") and value.lower().endswith(_CONTENTS)
-        return self._files.content(value) if is_content and not is_template(value) else value
+        return self._loaded(self._files.content(value)) if is_content and not is_template(value) else value
 
     def add_answer(self, name: str, text: str) -> str:
         """Return the name of a target that gives an answer of a test instead of a provider, with its transform."""
@@ -202,7 +202,7 @@ class SuiteTargets:
         name = provider_name(_grader(grader, "embedding"))
         name = next((self._ids[target] for target in self.names if self._labels[target] == name), name)
         file = FUNCTION_FILE.search(name)
-        if file["file"].endswith(".py") if file else "embed" not in name:
+        if file["file"].endswith(".py") if file else "embed" not in name and not name.startswith("voyage:"):
             whose = "the grader of the test" if is_blank(provider) else "its provider"
             hint = ". Set `embedding` next to `text` in `options.provider`" if is_blank(provider) else ""
             raise NoCounterpart(f"'similar' needs a model for embeddings, and {whose} is {text_of(grader)[:80]}{hint}")
