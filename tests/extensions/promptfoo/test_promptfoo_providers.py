@@ -267,6 +267,12 @@ ADDRESSES = {
     "anthropic:m": (("ANTHROPIC_BASE_URL",), "${{ ANTHROPIC_BASE_URL }}", None),
     "ollama:m": (("OLLAMA_BASE_URL",), "${{ OLLAMA_BASE_URL }}/v1", None),
     "groq:m": (("OPENAI_BASE_URL",), None, None),
+    "google:m": (("GOOGLE_API_HOST",), "https://${{ GOOGLE_API_HOST }}/v1beta", "${{ GEMINI_API_KEY }}"),
+    "llama": (("LLAMA_BASE_URL",), "${{ LLAMA_BASE_URL }}/v1", None),
+    "localai:m": (("LOCALAI_BASE_URL",), "${{ LOCALAI_BASE_URL }}", "none"),
+    "docker:m": (("DOCKER_MODEL_RUNNER_BASE_URL",), "${{ DOCKER_MODEL_RUNNER_BASE_URL }}/engines/v1", "none"),
+    "fireworks:m": (("FIREWORKS_API_BASE_URL",), "${{ FIREWORKS_API_BASE_URL }}", None),
+    "mistral:m": (("MISTRAL_API_BASE_URL", "MISTRAL_API_HOST"), "https://${{ MISTRAL_API_HOST }}/v1", None),
 }
 
 
@@ -284,7 +290,8 @@ TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type
 def test_the_config_of_a_provider_may_be_in_files(folder):
     folder.write("tools.json", json.dumps([TOOL]))
     folder.write("system.txt", "Be kind.\n")
-    folder.write("format.yaml", "type: json_schema\njson_schema: {name: a, schema: {type: object}}\n")
+    folder.write("format.yaml", "type: json_schema\njson_schema: {name: a, schema: file://schema.json}\n")
+    folder.write("schema.json", '{"type": "object"}')
     config = {
         "tools": "file://tools.json",
         "systemPrompt": "file://system.txt",

@@ -20,7 +20,7 @@ from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
 from agentv.registry import service
-from agentv.support.javascript.values import to_text
+from agentv.support.javascript.values import stringify, to_text
 
 PLACEHOLDERS: dict[str, Any] = {}
 """The variables of a placeholder for the tests of a function that is not called: each has a text."""
@@ -316,7 +316,7 @@ def _content(path: str, files: SuiteFiles) -> str:
         data = files.data(path)
         if path in files.dates:
             raise ValueError(f"{path} has the date {files.dates[path]}, which promptfoo changes. Put it into quotes")
-        return text_of(data)
+        return str(stringify(data))
     return files.text(path).strip()
 
 

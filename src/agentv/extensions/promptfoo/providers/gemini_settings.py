@@ -8,7 +8,7 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_of
 from agentv.extensions.promptfoo.config_templates import is_template
 
-_ADDRESS = "https://generativelanguage.googleapis.com"
+GEMINI_ADDRESS = "https://generativelanguage.googleapis.com"
 _SCHEMA_KEYS = (
     *("type", "format", "description", "nullable", "enum", "maxItems", "minItems", "properties", "required"),
     *("propertyOrdering", "items"),
@@ -37,7 +37,7 @@ def gemini_config(config: dict[str, Any], lose: Lose) -> dict[str, Any]:
     }
     own = {key: value for key, value in config.items() if key not in _HANDLED}
     host = text_of(config.get("apiHost"))
-    address = text_of(config.get("apiBaseUrl")) or (f"https://{host}" if host else _ADDRESS)
+    address = text_of(config.get("apiBaseUrl")) or (f"https://{host}" if host else GEMINI_ADDRESS)
     own["apiBaseUrl"] = f"{address.rstrip('/')}/{config.get('apiVersion') or 'v1beta'}"
     tools = config.get("tools")
     if not is_blank(tools):

@@ -12,7 +12,7 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.providers import bedrock_models
 from agentv.extensions.promptfoo.providers.anthropic_settings import anthropic_config
-from agentv.extensions.promptfoo.providers.gemini_settings import gemini_config
+from agentv.extensions.promptfoo.providers.gemini_settings import GEMINI_ADDRESS, gemini_config
 from agentv.extensions.promptfoo.providers.http_provider import http_entry
 from agentv.extensions.promptfoo.providers.services import ADDRESSES, COMPATIBLE, SAME
 from agentv.extensions.promptfoo.text_assertions import script_text_of
@@ -174,7 +174,7 @@ def target_entry(provider: Any, folder: str, lose: Lose, variables: Mapping[str,
     assert isinstance(config, dict)
     entry = _exec_entry(id, provider, folder) if id.startswith("exec:") else _entry(id, config, folder, lose)
     env = object_at(options, "env")
-    if "model" in entry:
+    if "model" in entry or id == "llama":
         entry |= _redirected(entry, id, {**variables, **env})
     for name in env.keys() - {*ADDRESSES.get(id.partition(":")[0], {}), f"{id.partition(':')[0].upper()}_API_KEY"}:
         if entry["provider"] != "cli":
@@ -193,12 +193,15 @@ def _redirected(entry: dict[str, Any], id: str, env: Mapping[str, Any]) -> dict[
     """Return the address and the key that the environment sets for a service, as promptfoo sends both."""
     kind = id.partition(":")[0]
     key, addresses = f"{kind.upper()}_API_KEY", ADDRESSES.get(kind, {})
+    base, default, version = entry.get("base_url", ""), COMPATIBLE.get(kind, ("",))[0], ""
     if entry["provider"] == "gemini":
         key = next((name for name in _GOOGLE_KEYS if name in env), _GOOGLE_KEYS[0])
         env = {key: "", **env}
+        default, version = GEMINI_ADDRESS, base.removeprefix(GEMINI_ADDRESS)
     own: dict[str, Any] = {}
-    if (name := next((name for name in addresses if name in env), None)) and "base_url" not in entry:
-        own["base_url"] = addresses[name].replace(_mark(name), text_of(env[name]) or _mark(name))
+    name = next((name for name in addresses if name in env), None)
+    if name is not None and base == default + version:
+        own["base_url"] = addresses[name].replace(_mark(name), text_of(env[name]) or _mark(name)) + version
     if key in env and "api_key" not in entry and (env[key] or "base_url" in {**entry, **own}):
         own["api_key"] = text_of(env[key]) or _mark(key)
     return own

@@ -52,6 +52,11 @@ COMPATIBLE = {
 }
 """Services with the API of OpenAI: the address, and the variable with the key."""
 
+_GOOGLE = {
+    "GOOGLE_API_HOST": "https://${{ GOOGLE_API_HOST }}",
+    "PALM_API_HOST": "https://${{ PALM_API_HOST }}",
+    "GOOGLE_API_BASE_URL": "${{ GOOGLE_API_BASE_URL }}",
+}
 ADDRESSES = {
     "openai": {
         "OPENAI_API_HOST": "https://${{ OPENAI_API_HOST }}/v1",
@@ -59,7 +64,19 @@ ADDRESSES = {
         "OPENAI_BASE_URL": "${{ OPENAI_BASE_URL }}",
     },
     "anthropic": {"ANTHROPIC_BASE_URL": "${{ ANTHROPIC_BASE_URL }}"},
-    "mistral": {"MISTRAL_API_BASE_URL": "${{ MISTRAL_API_BASE_URL }}"},
+    "mistral": {
+        "MISTRAL_API_HOST": "https://${{ MISTRAL_API_HOST }}/v1",
+        "MISTRAL_API_BASE_URL": "${{ MISTRAL_API_BASE_URL }}",
+    },
     "ollama": {"OLLAMA_BASE_URL": "${{ OLLAMA_BASE_URL }}/v1"},
+    "llama": {"LLAMA_BASE_URL": "${{ LLAMA_BASE_URL }}/v1"},
+    "localai": {"LOCALAI_BASE_URL": "${{ LOCALAI_BASE_URL }}"},
+    "litellm": {"LITELLM_API_BASE": "${{ LITELLM_API_BASE }}"},
+    "fireworks": {"FIREWORKS_API_BASE_URL": "${{ FIREWORKS_API_BASE_URL }}"},
+    "nvidia": {"NVIDIA_API_BASE_URL": "${{ NVIDIA_API_BASE_URL }}"},
+    "abliteration": {"ABLIT_API_BASE_URL": "${{ ABLIT_API_BASE_URL }}"},
+    "google": _GOOGLE,
+    "palm": _GOOGLE,
+    "docker": {"DOCKER_MODEL_RUNNER_BASE_URL": "${{ DOCKER_MODEL_RUNNER_BASE_URL }}/engines/v1"},
 }
 """The variables that redirect the calls to a service, in their order."""
