@@ -62,8 +62,8 @@ _CASE_KEYS = (
     *("session_input", "initial_session", "final_session_state", "rubrics", "rubric_groups", "metadata"),
     "creation_timestamp",
 )
-_MOST_INVOCATIONS = 20
-"""The default limit of ADK for messages of a simulated user."""
+_MOST_INVOCATIONS, _UNLIMITED = 20, 100
+"""The default limit of ADK for messages of a simulated user, the first included, and ours if it has none (-1)."""
 
 _TURN = ("query", "expected_tool_use", "reference")
 _CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
@@ -166,7 +166,8 @@ class _ADK(ForeignFormat):
             plan = text_of(scenario.get("conversation_plan"))
             user = {"goal": plan, "persona": _persona(first_of(scenario, "user_persona", "userPersona"), lose)}
             row |= {"input": text_of(scenario.get("starting_prompt")) or plan}
-            row["user"] = {**filled(user), "max_turns": criteria.most_turns}
+            if criteria.most_turns:
+                row["user"] = {**filled(user), "max_turns": criteria.most_turns}
         elif not is_blank(data.get("prompt")):
             row |= {"input": _text(data["prompt"]), "expected_output": _reference(data.get("reference"))}
         else:
@@ -288,10 +289,17 @@ def _criteria(path: str, lose: Lose) -> _Criteria:
                 lose("rubrics without 'text_property', which ADK refuses")
         else:
             lose(f"the criterion '{name}' of ADK")
-    most = object_at(document, "user_simulator_config").get("max_allowed_invocations")
+    simulator = object_at(document, "user_simulator_config")
+    for key in ("custom_instructions", "include_function_calls"):
+        if simulator.get(key):
+            lose(f"'{key}' of the simulated user")
+    most = simulator.get("max_allowed_invocations")
+    if most == -1:
+        lose(f"that messages of the simulated user have no limit: here it is {_UNLIMITED}")
+        most = _UNLIMITED + 1
     has_limits = limits.get("tool_trajectory_avg_score", 1) != 1 or "response_match_score" in limits
     most = most if isinstance(most, int) else _MOST_INVOCATIONS
-    return _Criteria(calls, tuple(answers), tuple(rubrics), most, frozenset(limits), has_limits)
+    return _Criteria(calls, tuple(answers), tuple(rubrics), most - 1, frozenset(limits), has_limits)
 
 
 def _new_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
