@@ -253,10 +253,15 @@ def test_a_skill_that_is_never_loaded_has_no_difference_when_it_is(project, comm
 
 
 def test_trials_of_a_case_count_as_one_case_in_the_interval(project, command):
+    project.triggers(("greet Ann", True), ("Say hello to Bo", True), ("greet no one", False))
     [found] = measure(command, "--trials", "3")["targets"]
-    answers = found["reach"]["answers"]
-    assert (answers["count"], answers["total"], answers["cases"]) == (18, 18, 6)
-    assert answers["ci95"][0] == pytest.approx(0.610, abs=0.001)
+    for answers in (found["reach"]["answers"], found["loaded"]["with"]):
+        assert (answers["count"], answers["total"], answers["cases"]) == (18, 18, 6)
+        assert answers["ci95"][0] == pytest.approx(0.610, abs=0.001)
+    triggers = found["triggers"]["with"]
+    shares = {name: [triggers[name][key] for key in ("count", "total", "cases")] for name in ("precision", "recall")}
+    assert shares == {"precision": [3, 6, 2], "recall": [3, 6, 2]}
+    assert triggers["recall"]["ci95"][0] == pytest.approx(0.095, abs=0.001)
 
 
 def test_the_answers_without_a_skill_are_reused_after_it_changed(project, command):

@@ -78,7 +78,7 @@ def _verdicts(finding: TargetFindings, findings: Findings) -> Iterator[Line]:
 def _reach(reach: Reach, target: str) -> Iterator[str]:
     """Yield how often the skill was loaded, and the difference by it, which is not that of a randomised comparison."""
     share = reach.answers
-    fraction = f"{percent(share.value)}, 95 % interval {percent_interval(reach.ci95)}, {plural(reach.cases, 'case')}"
+    fraction = f"{percent(share.value)}, 95 % interval {percent_interval(share.ci95)}, {plural(share.cases, 'case')}"
     yield f"Reached for: {target} loaded it in {share.count:,} of {plural(share.total, 'answer')} ({fraction})."
     if reach.loaded is None:
         return

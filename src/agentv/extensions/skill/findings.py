@@ -23,10 +23,11 @@ from agentv.stats.paired_comparison import Paired
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A count of a total, with Wilson's interval."""
+    """A count of a total of answers, with Wilson's interval over their cases: trials of a case are not independent."""
 
     count: int
     total: int
+    cases: int
 
     @property
     def value(self) -> float | None:
@@ -36,13 +37,14 @@ class Share(msgspec.Struct, frozen=True):
     @property
     def ci95(self) -> Interval | None:
         """The interval of the fraction."""
-        return None if self.value is None else wilson(self.value, self.total)
+        return None if self.value is None else wilson(self.value, self.cases)
 
     def to_data(self) -> dict[str, Any]:
         """Return the fraction as JSON."""
-        return {"count": self.count, "total": self.total, "value": self.value, "ci95": self.ci95}
+        return {**msgspec.to_builtins(self), "value": self.value, "ci95": self.ci95}
 
 
+_NO_ANSWERS = Share(0, 0, 0)
 Loads = dict[tuple[str, str], Share]
 """The answers to each case that loaded the skill, by dataset and id."""
 
@@ -56,20 +58,14 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     answers: Share
-    cases: int
     mixed: int = 0
     loaded: Paired | None = None
     not_loaded: Paired | None = None
 
-    @property
-    def ci95(self) -> Interval | None:
-        """The interval of the fraction of answers. Answers to the same case are not independent: cases are counted."""
-        return None if self.answers.value is None else wilson(self.answers.value, self.cases)
-
     def to_data(self) -> dict[str, Any]:
         """Return the split as JSON."""
         return {
-            "answers": {**self.answers.to_data(), "ci95": self.ci95, "cases": self.cases},
+            "answers": self.answers.to_data(),
             "when_loaded": _data(self.loaded),
             "when_not_loaded": _data(self.not_loaded),
             "mixed_cases": self.mixed,
@@ -83,17 +79,17 @@ def _data(paired: Paired | None) -> dict[str, Any] | None:
 
 def split_by_reach(joined: JoinedCases, loads: Loads) -> Reach | None:
     """Return the split of a comparison without and with the skill; None if no answer has a case of both arms."""
-    shares = [loads.get(_case_of(joined, row), Share(0, 0)) for row in range(len(joined.index))]
+    shares = [loads.get(_case_of(joined, row), _NO_ANSWERS) for row in range(len(joined.index))]
     if not sum(share.total for share in shares):
         return None
-    total = Share(sum(share.count for share in shares), sum(share.total for share in shares))
+    total = Share(sum(share.count for share in shares), sum(share.total for share in shares), len(shares))
     rows = {
         "loaded": [row for row, share in enumerate(shares) if share.total and share.count == share.total],
         "not_loaded": [row for row, share in enumerate(shares) if share.total and not share.count],
     }
     parts = {name: joined.columns.rows(np.asarray(own)).compare(0, test=False) for name, own in rows.items() if own}
     mixed = len(shares) - sum(map(len, rows.values()))
-    return Reach(answers=total, cases=len(shares), mixed=mixed, **parts)
+    return Reach(answers=total, mixed=mixed, **parts)
 
 
 def _case_of(joined: JoinedCases, row: int) -> tuple[str, str]:
@@ -113,16 +109,18 @@ class Triggers(msgspec.Struct, frozen=True, kw_only=True):
     loaded_wanted: int = 0
     loaded_unwanted: int = 0
     errors: int = 0
+    wanted_cases: int = 0
+    loaded_cases: int = 0
 
     @property
     def precision(self) -> Share:
         """Of the answers that loaded the skill, those that should."""
-        return Share(self.loaded_wanted, self.loaded_wanted + self.loaded_unwanted)
+        return Share(self.loaded_wanted, self.loaded_wanted + self.loaded_unwanted, self.loaded_cases)
 
     @property
     def recall(self) -> Share:
         """Of the answers that should load the skill, those that did."""
-        return Share(self.loaded_wanted, self.wanted)
+        return Share(self.loaded_wanted, self.wanted, self.wanted_cases)
 
     def to_data(self) -> dict[str, Any]:
         """Return the counts as JSON."""
@@ -223,7 +221,7 @@ class _ArmAnswers(msgspec.Struct):
     @property
     def total(self) -> Share:
         shares = self.loads.values()
-        return Share(sum(share.count for share in shares), sum(share.total for share in shares))
+        return Share(sum(share.count for share in shares), sum(share.total for share in shares), len(shares))
 
 
 def _compared(
@@ -239,7 +237,7 @@ def _compared(
         fields["baselines"][arm.label] = compare_joined(joined, CompareOptions(changes=changes))
         if arm.label == WITHOUT and arm.name in answers:
             before = answers[arm.name]
-            fields["reuse"] = Share(before.reused, before.total.total)
+            fields["reuse"] = msgspec.structs.replace(before.total, count=before.reused)
             if skill is not None and own.name in answers:
                 fields["reach"] = split_by_reach(joined, answers[own.name].loads)
     return fields
@@ -252,12 +250,12 @@ def _answers(run: Path, skill: str | None) -> dict[str, _ArmAnswers]:
         if record.status != "error":
             arm = arms.setdefault(record.target, _ArmAnswers())
             case = record.dataset or "", record.eval_id
-            before = arm.loads.get(case, Share(0, 0))
+            before = arm.loads.get(case, _NO_ANSWERS)
             calls = (call for message in record.output_messages for call in message.get("tool_calls") or ())
             loaded = skill is not None and any(
                 loads_skill(str(call.get("tool")), call.get("input"), call.get("output"), skill) for call in calls
             )
-            arm.loads[case] = Share(before.count + loaded, before.total + 1)
+            arm.loads[case] = Share(before.count + loaded, before.total + 1, 1)
             arm.reused += record.carried_from is not None
     return arms
 
@@ -265,6 +263,7 @@ def _answers(run: Path, skill: str | None) -> dict[str, _ArmAnswers]:
 def _triggers(run: Path) -> dict[str, Triggers]:
     """Count how often each arm loaded the skill when it should, and when it should not."""
     counts_by_target: dict[str, dict[str, int]] = {}
+    cases: dict[tuple[str, str], set[tuple[str | None, str]]] = {}
     for record in RunStore.open(run).records():
         counts = counts_by_target.setdefault(record.target, dict.fromkeys(Triggers.__struct_fields__, 0))
         details = [entry.details for entry in record.evaluator_results if entry.type == "skill_trigger"]
@@ -275,6 +274,10 @@ def _triggers(run: Path) -> dict[str, Triggers]:
             kind = "wanted" if entry["should_trigger"] else "unwanted"
             counts[kind] += 1
             counts[f"loaded_{kind}"] += bool(entry["loaded"])
+            for name, counted in (("wanted_cases", entry["should_trigger"]), ("loaded_cases", entry["loaded"])):
+                own = cases.setdefault((record.target, name), set())
+                own |= {(record.dataset, record.eval_id)} if counted else set()
+                counts[name] = len(own)
     return {target: Triggers(**counts) for target, counts in counts_by_target.items()}
 
 

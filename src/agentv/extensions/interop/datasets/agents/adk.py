@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentv.datasets.foreign.case_parts import count_losses, text_in
 from agentv.datasets.foreign.foreign_format import (
@@ -17,7 +16,6 @@ from agentv.datasets.foreign.foreign_format import (
     all_have,
     document_of,
     objects,
-    record_file,
 )
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
@@ -31,6 +29,14 @@ from agentv.datasets.foreign.values import (
     with_outcome,
 )
 from agentv.datasets.formats.dataset_format import Content, Document
+from agentv.extensions.interop.datasets.agents.adk_criteria import (
+    CONFIGS,
+    QUALITY,
+    RUBRIC_TYPES,
+    AdkCriteria,
+    read_criteria,
+    rubrics_in,
+)
 from agentv.extensions.interop.datasets.dataset_values import with_turns
 from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, restore, seal
 from agentv.model.case import EvalCase, SimulatedUser, Turn
@@ -42,17 +48,6 @@ _CASES = ("eval_cases", "evalCases")
 _SETS = ("eval_set_id", "evalSetId")
 _IDS = ("eval_id", "evalId", "eval_case_id", "evalCaseId")
 _BEHAVIOR = ("behavior_instructions", "behaviorInstructions", "description")
-_CONFIGS = ("test_config.json", *(f"{folder}eval_config.{kind}" for folder in ("", "../") for kind in ("json", "yaml")))
-"""Where criteria are: the first is read by ADK itself, the others are those of its project templates."""
-
-_QUALITY = "rubric_based_final_response_quality_v1"
-_RUBRIC_TYPES = {
-    _QUALITY: "FINAL_RESPONSE_QUALITY",
-    "rubric_based_tool_use_quality_v1": "TOOL_USE_QUALITY",
-    "rubric_based_multi_turn_trajectory_quality_v1": "TRAJECTORY_QUALITY",
-}
-"""Criteria that use rubrics, and the type of the rubrics of turns and cases that each uses."""
-
 _TURN_KEYS = (
     *("invocation_id", "user_content", "final_response", "intermediate_data", "creation_timestamp", "rubrics"),
     *("app_details", "duration", "model_duration", "tool_duration"),
@@ -62,38 +57,11 @@ _CASE_KEYS = (
     *("session_input", "initial_session", "final_session_state", "rubrics", "rubric_groups", "metadata"),
     "creation_timestamp",
 )
-_MOST_INVOCATIONS, _UNLIMITED = 20, 100
-"""The default limit of ADK for messages of a simulated user, the first included, and ours if it has none (-1)."""
-
 _TURN = ("query", "expected_tool_use", "reference")
-_CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
-"""The criteria of ADK without a configuration."""
-
-_MODES = {
-    "EXACT": "exact",
-    "IN_ORDER": "in_order",
-    "ANY_ORDER": "superset",
-    "0": "exact",
-    "1": "in_order",
-    "2": "superset",
-}
-_ROUGE = {"type": "rouge", "variant": "rouge1", "stem": True}
-_JUDGED = ("final_response_match_v2", "response_evaluation_score")
 _MEAN = "ADK compares the mean of the turns with a limit, and here each turn must reach it"
 _NO_ANSWER = "a turn without a final response, which ADK scores 0 by response_match_score: its answer is not checked"
 _NO_CRITERIA = "the configuration has no criteria, without which ADK checks nothing: here a judge checks the answers"
 _NO_RUBRICS = "rubrics that ADK ignores, because no criterion uses their `type`: here a judge checks them"
-
-
-class _Criteria(NamedTuple):
-    """How the turns of an eval set are checked: settings of the tool trajectory, evaluators of answers, and rubrics."""
-
-    calls: dict[str, Any] | None
-    answers: tuple[dict[str, Any], ...]
-    rubrics: tuple[dict[str, Any], ...]
-    most_turns: int
-    names: frozenset[str]
-    has_limits: bool
 
 
 class _ADK(ForeignFormat):
@@ -120,7 +88,7 @@ class _ADK(ForeignFormat):
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
         document = document_of(file)
-        _criteria(file.path, lose)
+        read_criteria(file.path, lose)
         return filled({"dataset": first_of(document, "name", *_SETS), "description": document.get("description")})
 
     def items(self, file: RecordFile) -> Iterator[Record]:
@@ -135,7 +103,7 @@ class _ADK(ForeignFormat):
             yield Record(1, {"data": [record.data for record in file.records()]})
 
     def mapper(self, document: Document) -> Mapper:
-        criteria = _criteria(document.source.files[0], lambda _: None)
+        criteria = read_criteria(document.source.files[0], lambda _: None)
         mapped = document.mapped
         assert mapped is not None
 
@@ -146,7 +114,7 @@ class _ADK(ForeignFormat):
 
         return rows
 
-    def _rows(self, data: dict[str, Any], criteria: _Criteria, lose: Lose) -> Iterable[dict[str, Any]]:
+    def _rows(self, data: dict[str, Any], criteria: AdkCriteria, lose: Lose) -> Iterable[dict[str, Any]]:
         session = first_of(data, "session_input", "sessionInput", "initial_session")
         if isinstance(session, dict) and not is_blank(session.get("state")):
             lose("the state of a session: it is in the metadata")
@@ -157,7 +125,7 @@ class _ADK(ForeignFormat):
         scenario = first_of(data, "conversation_scenario", "conversationScenario")
         row: dict[str, Any] = {
             "id": first_of(data, *_IDS, "name"),
-            "rubrics": list({item["id"]: item for item in (*criteria.rubrics, *_rubrics(data))}.values()),
+            "rubrics": list({item["id"]: item for item in (*criteria.rubrics, *rubrics_in(data))}.values()),
             "metadata": {**_others(data), **object_at(data, "metadata"), **filled({"session_input": session})},
         }
         if turns:
@@ -219,20 +187,6 @@ def _reference(reference: Any) -> str:
     return _text(inner) if inner is not None else ""
 
 
-def _rubrics(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rubrics of a case: a list, or groups of them."""
-    groups = first_of(data, "rubric_groups", "rubricGroups") or {}
-    lists = [data.get("rubrics"), *(group.get("rubrics") for group in groups.values() if isinstance(group, dict))]
-    rubrics: dict[str, dict[str, Any]] = {}
-    for item in (item for items in lists if isinstance(items, list) for item in items if isinstance(item, dict)):
-        content = first_of(item, "rubric_content", "rubricContent", "content") or {}
-        text = first_of(content, "text_property", "textProperty") or object_at(content, "property").get("description")
-        if not is_blank(text):
-            name = text_of(first_of(item, "rubric_id", "rubricId")) or f"rubric-{len(rubrics) + 1}"
-            rubrics.setdefault(name, {"id": name, "expected_outcome": text_of(text)})
-    return list(rubrics.values())
-
-
 def _snake(key: Any) -> str:
     return re.sub(r"(?=[A-Z])", "_", str(key)).lower()
 
@@ -242,7 +196,7 @@ def _others(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if _snake(key) not in _CASE_KEYS and not is_blank(value)}
 
 
-def _differences(data: dict[str, Any], criteria: _Criteria) -> Iterator[str]:
+def _differences(data: dict[str, Any], criteria: AdkCriteria) -> Iterator[str]:
     """Yield what ADK does in another way with a case."""
     turns = [turn for turn in data.get("conversation") or data.get("data") or () if isinstance(turn, dict)]
     yield from (f"'{key}' of a case, which has no counterpart: it is in the metadata" for key in _others(data))
@@ -253,58 +207,15 @@ def _differences(data: dict[str, Any], criteria: _Criteria) -> Iterator[str]:
     if "response_match_score" in criteria.names:
         answers = (first_of(turn, "final_response", "finalResponse", "reference") for turn in turns)
         yield from (_NO_ANSWER for answer in answers if is_blank(answer) or not _text(answer))
-    types = {kind for name, kind in _RUBRIC_TYPES.items() if name in criteria.names}
+    types = {kind for name, kind in RUBRIC_TYPES.items() if name in criteria.names}
     items = [item for part in (data, *turns) for item in part.get("rubrics") or () if isinstance(item, dict)]
     if "prompt" not in data and not {text_of(item.get("type")) for item in items} <= types:
         yield _NO_RUBRICS
 
 
-def _criteria(path: str, lose: Lose) -> _Criteria:
-    """Return the criteria in the configuration of an eval set, or those of ADK by default. Raises DatasetError."""
-    config = next(filter(os.path.isfile, (os.path.join(os.path.dirname(path), name) for name in _CONFIGS)), "")
-    document = record_file(config).document if config else {"criteria": _CRITERIA}
-    limits = document.get("criteria") or {} if isinstance(document, dict) else document
-    if not isinstance(limits, dict):
-        raise record_file(config).problem("'criteria' must be an object")
-    for name in texts_of(document.get("metrics_to_run")):
-        lose(f"the metric '{name}'")
-    calls: dict[str, Any] | None = None
-    answers: list[dict[str, Any]] = []
-    rubrics: list[dict[str, Any]] = []
-    for name, value in limits.items():
-        options: dict[str, Any] = value if isinstance(value, dict) else {"threshold": value}
-        if options.get("threshold") == 0:
-            continue  # every answer reaches it
-        if name == "tool_trajectory_avg_score":
-            mode = text_of(first_of(options, "match_type", "matchType") or 0).upper()
-            ignored = first_of(options, "ignore_args", "ignoreArgs") is True
-            calls = {"mode": _MODES[mode], "args_match": "ignore" if ignored else "exact", "required": True}
-        elif name == "response_match_score":  # ROUGE-1 with stemming
-            answers.append({**_ROUGE, "threshold": options["threshold"], "required": True})
-        elif name in _JUDGED:
-            answers.append({"type": "llm_judge", "required": True})
-        elif name == _QUALITY:
-            rubrics = _rubrics(options)
-            if len(rubrics) < len(options.get("rubrics") or ()):
-                lose("rubrics without 'text_property', which ADK refuses")
-        else:
-            lose(f"the criterion '{name}' of ADK")
-    simulator = object_at(document, "user_simulator_config")
-    for key in ("custom_instructions", "include_function_calls"):
-        if simulator.get(key):
-            lose(f"'{key}' of the simulated user")
-    most = simulator.get("max_allowed_invocations")
-    if most == -1:
-        lose(f"that messages of the simulated user have no limit: here it is {_UNLIMITED}")
-        most = _UNLIMITED + 1
-    has_limits = limits.get("tool_trajectory_avg_score", 1) != 1 or "response_match_score" in limits
-    most = most if isinstance(most, int) else _MOST_INVOCATIONS
-    return _Criteria(calls, tuple(answers), tuple(rubrics), most - 1, frozenset(limits), has_limits)
-
-
-def _new_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
+def _new_turn(turn: dict[str, Any], criteria: AdkCriteria, lose: Lose) -> dict[str, Any]:
     steps = first_of(turn, "intermediate_data", "intermediateData") or {}
-    rubrics = _rubrics(turn)
+    rubrics = rubrics_in(turn)
     for key in turn:
         if _snake(key) not in _TURN_KEYS:
             lose(f"'{key}' of a turn, which ADK refuses")
@@ -328,12 +239,12 @@ def _tool_uses(steps: dict[str, Any]) -> list[Any]:
     return list(chain(first_of(steps, "tool_uses", "toolUses") or (), (call for call in calls if call is not None)))
 
 
-def _old_turn(turn: dict[str, Any], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
+def _old_turn(turn: dict[str, Any], criteria: AdkCriteria, lose: Lose) -> dict[str, Any]:
     calls = [call_of(use) for use in turn.get("expected_tool_use") or ()]
     return _turn(turn.get("query"), turn.get("reference"), calls, criteria, lose)
 
 
-def _turn(question: Any, answer: Any, calls: list[dict[str, Any]], criteria: _Criteria, lose: Lose) -> dict[str, Any]:
+def _turn(question: Any, answer: Any, calls: list[dict[str, Any]], criteria: AdkCriteria, lose: Lose) -> dict[str, Any]:
     """Return a turn with its checks. As in ADK, a turn without expected calls means that no tool may be called."""
     parts = question.get("parts") if isinstance(question, dict) else None
     if any(isinstance(part, dict) and is_blank(part.get("text")) for part in parts or ()):
@@ -363,11 +274,11 @@ def _case(case: EvalCase, lose: Lose) -> dict[str, Any]:
     if DEFAULT_EVALUATOR in case.evaluators and case.expected_outcome:
         texts = [case.expected_outcome, *texts]
     rubrics = [
-        {"rubric_id": f"rubric-{n}", "type": _RUBRIC_TYPES[_QUALITY], "rubric_content": {"text_property": text}}
+        {"rubric_id": f"rubric-{n}", "type": RUBRIC_TYPES[QUALITY], "rubric_content": {"text_property": text}}
         for n, text in enumerate(texts, 1)
     ]
     if rubrics:
-        lose(f"rubrics without a criterion: add `{_QUALITY}` to the {_CONFIGS[0]} of ADK")
+        lose(f"rubrics without a criterion: add `{QUALITY}` to the {CONFIGS[0]} of ADK")
     record: dict[str, Any] = {
         "eval_id": case.id,
         "rubrics": rubrics,
