@@ -186,6 +186,10 @@ def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
         ("question,expect_tool\nq,find\n", "--map input=question,tools=expect_tool"),
         ("question,expectedAnswer\nq,a\n", "--map input=question,expected_output=expectedAnswer"),
         ("question,expected,gold_sql\nq,5 rows,SELECT 1\n", "--map 'input=question,expected_output=gold_sql,"),
+        ("question,expected_output_contains\nq,A\n", "--map input=question,contains_all=expected_output_contains"),
+        ("""question,assertions\nq,"[""Is kind""]"\n""", "--map input=question,rubrics=assertions"),
+        ("question,answer,history\nq,a,\n", "--map 'input=question,expected_output=answer,metadata.*=*'"),
+        ("message_id,question,answer\nm1,q,a\n", "--map id=message_id,input=question,expected_output=answer"),
     ],
 )
 def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):
@@ -205,6 +209,9 @@ def test_a_guess_proposes_a_complete_map(folder, command, table, proposal):
         ("input,c,o,d,e\nq,1,2,3,4\n", "the expected answer."),
         ("question,expectedSafety,expectedSkill\nq,none,get\n", "the expected answer."),
         ('question,expected_columns_any\nq,"[""a"", ""b""]"\n', "the expected answer."),
+        ("question,answer,run_id,latency_seconds\nq,a,1,2.5\n", "the expected answer.\nChoose among: question, answer"),
+        ("question,expected,intent\nq,5\\s*days,fact\nr,very\\s+high,fact\n", "the expected answer."),
+        ("question,answer,history\nq,a,user: x\n", "the input.\nChoose among: question, answer, history"),
         ("stages,labels\nq,a\n", "the input and the expected answer."),
         (
             "scenario,eval_criteria\nA close game,Names the margin\n",
@@ -245,6 +252,29 @@ def test_an_object_of_checks_is_not_an_answer(folder, command):
     outcome = command("cases", "t.jsonl", "--guess")
     assert "Not checked, but kept as metadata: expected." in outcome.stdout
     assert "the field with the expected answer" in outcome.stdout
+
+
+def test_a_guess_proposes_a_map_for_checks_that_a_known_format_does_not_read(folder, command):
+    row = {"input": "q", "expected_tools": ["find"], "must_not_contain": ["x"], "expected_route": "a"}
+    folder.write("t.jsonl", json.dumps(row))
+    outcome = command("cases", "t.jsonl", "--guess").stdout
+    assert outcome.startswith("t.jsonl is read as goldens of DeepEval, without expected_route, must_not_contain.")
+    assert "--map 'input=input,not_icontains_any=must_not_contain,tools=expected_tools,metadata.*=*'" in outcome
+    folder.write("t.jsonl", json.dumps({**row, "must_not_contain": [{"regex": "x"}]}))
+    assert "No map is needed" in command("cases", "t.jsonl", "--guess").stdout
+
+
+def test_an_answer_that_is_an_object_with_a_target_is_that_target(folder, command):
+    folder.write("t.jsonl", '{"prompt": "q", "reward_model": {"ground_truth": {"target": "1 2"}, "style": "rule"}}')
+    outcome = command("cases", "t.jsonl", "--guess").stdout
+    assert "expected_output=reward_model.ground_truth.target" in outcome and "Not checked" not in outcome
+
+
+def test_columns_and_lists_of_a_split_are_records(folder, command):
+    folder.write("t.json", '{"train": {"prompt": ["p", "r"], "chosen": ["a", "b"], "rejected": ["c", "d"]}}')
+    assert "read 2 cases as preference pairs" in command("cases", "t.json").stderr
+    folder.write("t.json", '{"test": [{"question": "2+2?", "choices": ["3", "4"], "answer": 1}]}')
+    assert "read 1 case as multiple-choice questions" in command("cases", "t.json").stderr
 
 
 def test_a_guess_names_empty_lists_of_tools(folder, command):

@@ -1,10 +1,12 @@
 """`agentv cases` and `validate`: print and check datasets."""
 
+import re
 import shlex
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from agentv.cli import output
@@ -13,16 +15,15 @@ from agentv.cli.project_options import CasesArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
 from agentv.datasets.dataset import Options
 from agentv.datasets.detection import MAPPED, detect
-from agentv.datasets.foreign.field_guess import guess_map, map_text, missing_keys, unchecked_names
+from agentv.datasets.foreign.field_guess import CHECK_KEYS, guess_map, map_text, missing_keys, unchecked_names
 from agentv.datasets.foreign.field_map import parse_map, value_at
-from agentv.datasets.foreign.foreign_format import record_file
-from agentv.datasets.foreign.mapped_records import rows_of
+from agentv.datasets.foreign.foreign_format import record_file, rows_of
 from agentv.datasets.formats.dataset_format import load_format
 from agentv.datasets.loader import case_source
 from agentv.engine.checks.findings import Finding, Report
 from agentv.engine.checks.validation import validate as validated
 from agentv.engine.run_options import EvalOptions
-from agentv.errors import EXIT_FINDINGS, EXIT_OK, UsageError, plural
+from agentv.errors import EXIT_FINDINGS, EXIT_OK, AgentvError, UsageError, plural
 from agentv.model.case import EvalCase, case_to_data
 from agentv.model.values import to_json
 from agentv.registry import FOREIGN_FORMATS
@@ -63,12 +64,15 @@ _MISSING = {"input": "the input", "expected_output": "the expected answer"}
 def _print_guess(path: str) -> None:
     """Print a proposed field map for the records of a file, with its confidence and the first rows."""
     kind = detect(path) or MAPPED
-    if kind != MAPPED and kind in FOREIGN_FORMATS.all_names():
-        title = getattr(load_format(kind), "title", kind)
-        output.echo(f"No map is needed: {path} is read as {title}\nUse it: agentv eval {shlex.quote(path)}")
-        return
     rows = rows_of(record_file(path))
     guesses = guess_map(rows)
+    if kind != MAPPED and kind in FOREIGN_FORMATS.all_names():
+        title = getattr(load_format(kind), "title", kind)
+        lost = _unread_checks(path)
+        if not {guess.path for guess in guesses if guess.key in CHECK_KEYS} & lost or missing_keys(guesses):
+            output.echo(f"No map is needed: {path} is read as {title}\nUse it: agentv eval {shlex.quote(path)}")
+            return
+        output.echo(f"{path} is read as {title}, without {', '.join(sorted(lost))}. A map with more:\n")
     if not rows:
         case_source(path, warn=lambda _: None, note=lambda _: None).load()  # raises the problem of the file
         raise UsageError(f"Cannot propose a field map for {path}", "It has no records")
@@ -97,6 +101,15 @@ def _print_guess(path: str) -> None:
         output.echo(f"Choose among: {fields_text}\nThen: agentv eval {shlex.quote(path)} --map {shlex.quote(pairs)}")
         return
     output.echo(f"\nUse it: agentv eval {shlex.quote(path)} --map {shlex.quote(map_text(guesses))}")
+
+
+def _unread_checks(path: str) -> set[str]:
+    """Return the fields that look like checks, and that the format of a file does not read."""
+    notes: list[Any] = []
+    with suppress(AgentvError):
+        case_source(path, warn=notes.append, note=lambda _: None).load()
+    texts = "\n".join(map(str, notes))
+    return set(re.findall(r"the field '([^']+)' looks like a check", texts))
 
 
 def _print_lines(cases: Iterable[EvalCase], resolve: bool) -> None:

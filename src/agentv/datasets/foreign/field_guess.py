@@ -17,7 +17,7 @@ UNSURE = 0.5
 _SYNONYMS = {
     key: tuple(names.split())
     for key, names in {
-        "id": "id qid case_id test_id eval_id example_id question_id name key uuid",
+        "id": "id qid case_id test_id eval_id example_id question_id task_id message_id sample_id name key uuid",
         "input": (
             "input question query prompt user_input instruction user_message usermessage message text user_prompt "
             "user_query body scenario payload ticket email request problem problem_statement task_description "
@@ -40,7 +40,7 @@ _SYNONYMS = {
             "must_contain expected_contains should_contain required_keywords keywords must_include expected_phrases "
             "expected_keywords contains includes must_mention answer_contains output_contains response_contains "
             "expected_substrings required_facts must_include_facts must_include_all must_contain_all contains_all "
-            "required_terms required_phrases expect_contains expect"
+            "required_terms required_phrases expect_contains expected_output_contains expected_response_contains expect"
         ),
         "regex": "expect_regex expected_regex expected_pattern answer_regex must_match regex",
         "contains_any": (
@@ -61,7 +61,7 @@ _SYNONYMS = {
         "rubrics": (
             "rubrics expected_facts expected_answer_points expected_points key_facts facts key_points expectations "
             "checklist pass_criteria eval_criteria criteria success_criteria acceptance_criteria rubric "
-            "expected_behavior expected_behaviors"
+            "expected_behavior expected_behaviors assertions"
         ),
         "context": "context contexts passages documents retrieved_contexts passage paragraph",
         "tags": "tags tag labels category categories",
@@ -85,6 +85,10 @@ _SCORED = frozenset(
 
 _RECORDED = _SCORED - {"generator"} | {"model", "model_name"}
 """Names of fields next to a response that a model wrote."""
+
+_ANSWERS = frozenset(("answer", "response", "output", "completion", "assistant"))
+_RUN = re.compile(r"(?:run|trace)_?id|.*(?:latency|elapsed).*|.*(?:total|prompt|completion|output)_?tokens|.*cost_usd")
+"""Names of answers, and names of fields next to those of a run, which are not what is expected."""
 
 _WEAK = frozenset((
     *("user", "task", "goal", "payload", "request", "source", "src", "conversation", "scenario", "email", "ticket"),
@@ -112,7 +116,8 @@ _NO_TOOL = ("none", "null", "n/a", "-", "no_tool")
 """Keys of a tool that is expected, and values instead of its name."""
 
 _PATTERN = re.compile(r"\\[bdsw.+*?$(\[]|\(\?|\.[*+]|\S\|\S")
-"""A part of a regular expression, which is not a text that an answer contains."""
+_ESCAPE = re.compile(r"\\[bdsw](?![a-zA-Z])|\(\?[i:!=]")
+"""Parts of a regular expression: one that no text has that an answer contains, and one that hardly any text has."""
 
 _TEXT_ONLY = frozenset({"translation", "summary", "highlights"})
 """Names of an answer that is a text: an object has several."""
@@ -163,10 +168,12 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
         for key in value
     ]
     guesses: list[Guess] = []
-    used_names: set[str] = set()
+    used_names = {
+        name for name in names if name.lower() in _ANSWERS and any(map(_RUN.fullmatch, map(str.lower, names)))
+    }
 
     def add(guess: Guess | None) -> None:
-        if guess is not None:
+        if guess is not None and (guess.key != "expected_output" or not _has_patterns(records, guess.path)):
             guesses.append(guess)
             used_names.add(guess.path.split("[")[0])
 
@@ -193,7 +200,8 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
     parts = tuple(guess.path for guess in guesses if "." in guess.path)  # an object of checks is not an answer
     guesses = [guess for guess in guesses if not any(path.startswith(f"{guess.path}.") for path in parts)]
     guesses = _with_joined(guesses, names, records, used_names)
-    if not _OPTIONS.isdisjoint(re.sub(r"^(?:chat|conversation)_", "", name.lower()) for name in names):
+    filled = {name for record in records for name, value in record.items() if not is_blank(value)}
+    if not _OPTIONS.isdisjoint(re.sub(r"^(?:chat|conversation)_", "", str(name).lower()) for name in filled):
         guesses = [guess for guess in guesses if guess.key != "input"]
     if all(guess.key != "input" for guess in guesses):
         guesses = [guess for guess in guesses if guess.key != "expected_output" or _EXPECTED.search(guess.path)]
@@ -229,8 +237,7 @@ def _with_joined(
     if not fields:
         return guesses
     used_names.update(fields)
-    reason = f"the fields {' and '.join(map(repr, fields))}, joined"
-    joined = Guess("input", "+".join(fields), 0.9, reason)
+    joined = Guess("input", "+".join(fields), 0.9, f"the fields {' and '.join(map(repr, fields))}, joined")
     others = [guess for guess in guesses if guess.path not in fields and guess.key != "input"]
     place = next((number for number, guess in enumerate(guesses) if guess.key == "input"), 0)
     return [*others[:place], joined, *others[place:]]
@@ -275,7 +282,7 @@ def unchecked_names(guesses: Collection[Guess], records: Collection[dict[str, An
     for head in used - paths:  # the other parts of an object
         values = [value for record in records if isinstance(value := record.get(head), dict)]
         parts = dict.fromkeys(f"{head}.{key}" for value in values for key in value if not is_blank(value[key]))
-        fields += [part for part in parts if part not in {path.partition("[")[0] for path in paths}]
+        fields += [part for part in parts if not any(re.match(rf"{re.escape(part)}\b", path) for path in paths)]
     return [name for name in fields if any(map(looks_like_check, name.split(".")))]
 
 
@@ -314,23 +321,25 @@ def _by_name(
             continue
         if synonym in _WEAK and 2 * sum(" " in text_of(value).strip() for value in values) < len(values):
             continue
-        is_class = synonym == "intent" and sum(map(_words, values)) <= _CLASS_WORDS * len(values)
+        is_class = synonym == "intent" and sum(len(text_of(value).split()) for value in values) <= _CLASS_WORDS * len(
+            values
+        )
         if synonym == "intent" and ("." in name or (key == "input") == is_class):
             continue
         is_part = "." in name and len(values) < len(records)
         if key == "expected_output" and (is_part or any(map(_lists_checks, values))):
             continue
-        if synonym == "expect" and not all(isinstance(parsed(value), list) for value in values):
+        if synonym in ("expect", "assertions") and not all(map(_is_text_list, map(parsed, values))):
             continue
         if synonym in _TEXT_ONLY and not all(isinstance(value, str) for value in values):
             continue
-        for part, kind in (("text", list), ("value", str)) if key == "expected_output" else ():  # as SQuAD and TriviaQA
+        # The parts of an answer in SQuAD, TriviaQA and veRL.
+        for part, kind in (("text", list), ("value", str), ("target", str)) if key == "expected_output" else ():
             if all(isinstance(value_at(value, part), kind) for value in map(parsed, values)):
                 name, values = f"{name}.{part}", [value_at(record, f"{name}.{part}") for record in records]
         is_list = key == "expected_output" and all(isinstance(parsed(value), list) for value in values)
         confidence = (0.98 if position == 0 else 0.9 if position < 15 else 0.7) * len(values) / len(records)
-        confidence = _UNCLEAR.get(synonym, confidence) if key == "input" else confidence
-        confidence = max(confidence, 0.5) if key not in ("id", "input") else confidence
+        confidence = _UNCLEAR.get(synonym, confidence) if key in ("id", "input") else max(confidence, 0.5)
         return Guess(key, f"{name}[0]" if is_list else name, round(confidence, 2), f"the name '{name}'")
     return None
 
@@ -342,8 +351,13 @@ def _lists_checks(value: Any) -> bool:
     return any(_PARTS.match(str(name)) for name in value) or all(isinstance(item, dict) for item in value.values())
 
 
+def _has_patterns(records: Collection[dict[str, Any]], path: str) -> bool:
+    """Whether most values of a field are regular expressions."""
+    return 2 * sum(bool(_ESCAPE.search(text_of(value_at(record, path)))) for record in records) > len(records)
+
+
 def _is_text_list(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(item, str) for item in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _are_calls(value: Any, *, allows_arguments: bool) -> bool:
@@ -359,10 +373,6 @@ def _are_calls(value: Any, *, allows_arguments: bool) -> bool:
     return False
 
 
-def _words(value: Any) -> int:
-    return len(text_of(value).split())
-
-
 def _suits(key: str, values: list[Any]) -> bool:
     """Whether the values can be those of a key: ids are unique, tags short, and an outcome is a sentence."""
     texts = [text_of(value) for value in values]
@@ -372,8 +382,8 @@ def _suits(key: str, values: list[Any]) -> bool:
         return all(_are_calls(parsed(value), allows_arguments=key == "tools") for value in values)
     if key in LISTS and any(isinstance(parsed(value), dict) for value in values):
         return False
-    lists = [value for value in values if isinstance(value, list)] if "contains" in key else []
-    if any(_PATTERN.search("\0".join(texts_of(value))) for value in lists):
+    items = [item for value in values if isinstance(value, list) for item in value] if "contains" in key else []
+    if any(isinstance(item, dict) or _PATTERN.search("\0".join(texts_of(item))) for item in items):
         return False
     if key == "regex":
         with suppress(re.error):
@@ -381,7 +391,8 @@ def _suits(key: str, values: list[Any]) -> bool:
         return False
     if key == "input":
         with suppress(ValueError):
-            return all(isinstance(input_of(value), str | list) and not _is_text_list(value) for value in values)
+            are_lists = any(_is_text_list(value) and len(value) > 1 for value in values)
+            return not are_lists and all(isinstance(input_of(value), str | list) for value in values)
         return False  # objects, or a list of them that are not messages
     if key == "expected_outcome":  # a sentence; one word is the name of a check or of a class
         return any(" " in text for text in texts) and not any(isinstance(parsed(value), list) for value in values)

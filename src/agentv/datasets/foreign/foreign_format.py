@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from agentv.datasets.case.shorthand import ItemIds
-from agentv.datasets.foreign.records import Record, RecordFile
+from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile, items_of
 from agentv.datasets.formats import dataset_format as formats
 from agentv.errors import (
     DatasetNotFoundError,
@@ -35,7 +35,8 @@ _NOT_AS_WRITTEN = (AttributeError, TypeError, LookupError)
 
 _SCALARS = (str, int, float, bool)
 _CHECK = lazy_regex(
-    "(?i)(?:expect|must|forbid|should|unacceptable|assert|rubric|grader|criteria|check|eval(?:uation)?_)"
+    "(?i)(?:expect|must|forbid|should|unacceptable|assert|rubric|grader|criteria|check|eval(?:uation)?_"
+    r"|ground_?truth|gold|truth|reference_traj|\w+_expected)"
 )
 _NO_CHECK = lazy_regex("(?i)(?:id|type|count|name|path|status|at)$")
 """How the names of checks begin, and how the names of ids, counts and the like end."""
@@ -337,6 +338,17 @@ def listed_objects(file: RecordFile) -> list[Any]:
     return lists[name] if name is not None else []
 
 
+def listed_records(file: RecordFile) -> Iterator[Record]:
+    """Yield the records: of the file, or of the list in its document."""
+    records = listed_objects(file)
+    return items_of(records) if records else file.records()
+
+
+def rows_of(file: RecordFile) -> list[dict[str, Any]]:
+    """Return the first records of a file, or of the list in its document."""
+    return objects(file) or listed_objects(file)[:SAMPLE]
+
+
 def table_records(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the records of a table that is one document, as pandas writes it; empty if it is not one.
 
@@ -348,6 +360,8 @@ def table_records(document: dict[str, Any]) -> list[dict[str, Any]]:
     if "schema" in document and isinstance(data, list) and all(isinstance(row, dict) for row in data):
         return data
     values = list(document.values())
+    if len(values) == 1 and isinstance(values[0], dict) and not next(iter(document)).isdigit():
+        return table_records(values[0])  # such as the split of a dataset
     if values and all(name.isdigit() and isinstance(row, dict) for name, row in document.items()):
         return values
     if values and all(isinstance(value, dict) and value and all(map(str.isdigit, value)) for value in values):

@@ -28,12 +28,14 @@ from agentv.datasets.foreign.foreign_format import (
     any_has,
     document_of,
     listed_objects,
+    listed_records,
     looks_like_check,
     objects,
     record_file,
+    rows_of,
     table_records,
 )
-from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile, items_of
+from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile
 from agentv.datasets.foreign.values import OUTCOME, is_blank, metadata_of, parsed, with_outcome
 from agentv.datasets.formats.dataset_format import Document, Source, read_head, sidecar_of
 from agentv.datasets.formats.foreign_files import results_in
@@ -76,9 +78,7 @@ class _MappedRecords(ForeignFormat):
         return is_document or not any_has(rows, *_CHECKED, "input_messages", "messages", "turns", "vars")
 
     def items(self, file: RecordFile) -> Iterator[Record]:
-        """Yield the records: of the file, or of the list in its document."""
-        records = listed_objects(file)
-        return items_of(records) if records else file.records()
+        return listed_records(file)
 
     def open(self, source: Source) -> Document:
         file = record_file(source.files[0])
@@ -143,11 +143,6 @@ def _is_record_list(file: RecordFile) -> bool:
     """Whether the records of a document are its table, or under a name for cases: another list may be settings."""
     document = document_of(file)
     return any(key in document for key in RECORD_LISTS) or bool(table_records(document))
-
-
-def rows_of(file: RecordFile) -> list[dict[str, Any]]:
-    """Return the first records of a file, or of the list in its document."""
-    return objects(file) or listed_objects(file)[:SAMPLE]
 
 
 def _field_map(document: Document) -> FieldMap:

@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -102,7 +102,9 @@ class RecordFile:
                 return tomllib.loads(self.text)
             except (tomllib.TOMLDecodeError, RecursionError) as error:
                 raise self.problem(f"Invalid TOML - {error}") from None
-        return [record.data for record in self.records()] if self.is_array else self._decoded(self.text)
+        if self.is_array:
+            return [record.data for record in self.records()]
+        return self._decoded(json.JSONDecoder(parse_constant=_refuse).decode, self.text)
 
     @cached_property
     def text(self) -> str:
@@ -183,12 +185,7 @@ class RecordFile:
             if text[place : place + 1] == "]":
                 return
             line, counted = line + text.count("\n", counted, place), place
-            try:
-                data, place = decode(text, place)
-            except RecursionError:
-                raise self.problem(f"nested too deeply: at most {MAX_DEPTH} levels are supported", line) from None
-            except ValueError as error:
-                raise self.problem(f"Invalid JSON - {error}", getattr(error, "lineno", line)) from None
+            data, place = self._decoded(decode, text, place, line=line)
             yield Record(line, data)
             place = _skip_blank(text, place)
             if text[place : place + 1] == ",":
@@ -197,13 +194,13 @@ class RecordFile:
                 line += text.count("\n", counted, place)
                 raise self.problem("Invalid JSON - expected ',' or ']'", line)
 
-    def _decoded(self, text: str) -> Any:
+    def _decoded(self, decode: Callable[..., Any], *arguments: Any, line: int = 1) -> Any:
         try:
-            return json.loads(text, parse_constant=_refuse)
+            return decode(*arguments)
         except RecursionError:
-            raise self.problem(f"nested too deeply: at most {MAX_DEPTH} levels are supported") from None
+            raise self.problem(f"nested too deeply: at most {MAX_DEPTH} levels are supported", line) from None
         except ValueError as error:
-            raise self.problem(f"Invalid JSON - {error}", getattr(error, "lineno", 1)) from None
+            raise self.problem(f"Invalid JSON - {error}", getattr(error, "lineno", line)) from None
 
     def _table_rows(self) -> Iterator[Record]:
         rows = self.table()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, document_of, record_file
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, Mapper, document_of, record_file
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, with_outcome
 from agentv.datasets.formats.dataset_format import Document, Source
@@ -83,6 +83,19 @@ class _GitHubPrompt(ForeignFormat):
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         yield from items_of(document_of(file)["testData"])
+
+    def mapper(self, document: Document) -> Mapper:
+        prompt = text_of(document_of(record_file(document.source.files[0])).get("messages"))
+
+        def rows(record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
+            own = record.data.get("input")
+            nested = [name for name in own if f"{{{{{name}}}}}" in prompt] if isinstance(own, dict) else []
+            if nested and nested[0] not in record.data:
+                what = f"'{nested[0]}' is inside 'input', where `gh models eval` does not look for variables"
+                raise ValueError(f"{what}: write it next to 'expected'")
+            return self.rows(record, lose)
+
+        return rows
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
         data = record.data

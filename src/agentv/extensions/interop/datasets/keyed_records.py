@@ -12,9 +12,9 @@ from agentv.datasets.foreign.foreign_format import (
     Lose,
     Mapper,
     document_of,
+    listed_objects,
     objects,
     record_file,
-    table_records,
 )
 from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
@@ -88,12 +88,12 @@ class KeyedRecords(ForeignFormat):
         return data
 
     def _listed(self, file: RecordFile) -> list[Any]:
-        """Return the records of a document: of a table, of a page of an API, or the document itself."""
+        """Return the records of a document: of a table or list, of a page of an API, or the document itself."""
         document = document_of(file) if file.kind == "json" else {}
         pages = (value_at(document, path) for path in self.keys.get("pages", "").split())
         page = next((page for page in pages if isinstance(page, list)), None)
         if page is not None or not self.keys.get("in_documents"):
-            return table_records(document) if page is None else page
+            return listed_objects(file) if page is None and document else page or []
         by_id = [row for row in document.values() if isinstance(row, dict)]
         return by_id if len(by_id) == len(document) else [document]
 
@@ -218,6 +218,8 @@ def _read(places: list[_Place], data: dict[str, Any], used: set[str], lose: Lose
         values = []
         for path in paths:
             value = value_at(data, path) if "." in path else data.get(path)
+            if reader == "calls" and value == []:
+                lose(f"that no tool is called: {path} is an empty list")
             if value is None or is_blank(value):
                 continue
             used.add(path)
@@ -286,6 +288,17 @@ def _turns(value: Any, _: Lose) -> dict[str, Any]:
     return {"turn_texts": texts}
 
 
+def _bedrock_turns(value: Any, lose: Lose) -> dict[str, Any]:
+    """Return the texts of the turns of a conversation, and the reference of each."""
+    if any(turn.keys() - {"prompt", "referenceResponses", "output"} for turn in value):
+        lose("the passages that a turn should retrieve")
+    replies = [reply for turn in value for reply in turn.get("referenceResponses") or ()]
+    return {
+        "turn_texts": [_parts_text(turn["prompt"]) for turn in value],
+        "references": list(map(_parts_text, replies)),
+    }
+
+
 def _responses(value: Any, lose: Lose) -> Any:
     """Return the input of a request to the Responses API: a text, or messages, tool calls and their results."""
     if not isinstance(value, list):
@@ -316,8 +329,8 @@ def _labels(value: Any) -> list[str]:
 
 
 def _parts_text(value: Any) -> str:
-    """Return the text of content of Gemini, which is a text or an object with parts."""
-    parts = value.get("parts") if isinstance(value, dict) else None
+    """Return the text of content of Gemini or Bedrock, which is a text or an object with parts."""
+    parts = value.get("parts", value.get("content")) if isinstance(value, dict) else None
     items = parts if isinstance(parts, list) else [parts or value]
     return "\n".join(text_of(item.get("text") if isinstance(item, dict) else item) for item in items)
 
@@ -344,6 +357,7 @@ _READERS: dict[str, Callable[[Any, Lose], Any]] = {
     "reference": lambda value, lose: reference_of(parsed(value), lose),
     "dialogue": _dialogue,
     "last_reply": _last_reply,
+    "bedrock_turns": _bedrock_turns,
     "turns": _turns,
     "responses": _responses,
 }

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import permutations
 from string import ascii_uppercase
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Mapper, all_have, objects, record_file
+from agentv.datasets.foreign.foreign_format import (
+    ForeignFormat,
+    Mapper,
+    all_have,
+    listed_records,
+    record_file,
+    rows_of,
+)
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import filled, first_of, is_blank, metadata_of, text_of, texts_of
 from agentv.datasets.formats.dataset_format import Document
@@ -37,13 +44,16 @@ class _MultipleChoice(ForeignFormat):
     fields = "question and choices → input, answer → a check of its letter"
 
     def fits(self, file: RecordFile) -> bool:
-        rows = [_with_options(row) for row in objects(file)]
+        rows = [_with_options(row) for row in rows_of(file)]
         keys = [(a, b, c) for a in _QUESTIONS for b in _CHOICES for c in _ANSWERS if all_have(rows, a, b, c)]
         return bool(keys) and all(_texts(row[keys[0][1]]) for row in rows) and not all_have(rows, "input")
 
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        return listed_records(file)
+
     def mapper(self, document: Document) -> Mapper:
         """Map questions. Whether the answer `2` to `8, 4, 2` is a text or a number from 0, the other questions show."""
-        records = map(_parts, map(_with_options, objects(record_file(document.source.files[0]))))
+        records = map(_parts, map(_with_options, rows_of(record_file(document.source.files[0]))))
         answers = [(answer, texts, labels) for texts, labels, several in records for answer in several]
         are_texts = all(_place(answer, texts, labels, is_text=True) is not None for answer, texts, labels in answers)
         are_codes = all(_place(answer, texts, labels, is_text=False) is not None for answer, texts, labels in answers)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, objects
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, listed_records, rows_of
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import filled, first_of, is_blank, messages_of, metadata_of, text_of
 from agentv.extensions.interop.datasets.dataset_values import cell_value
 
 _NAMES = (("chosen", "rejected"), ("preferred_output", "non_preferred_output"))
-_PROMPTS = ("prompt", "question", "conversations", "input", "instruction")
+_PROMPTS = ("prompt", "question", "query", "conversations", "input", "instruction")
 _USED = ("id", "prompt_id", "system", *_PROMPTS, *_NAMES[0], *_NAMES[1])
 _MESSAGE = frozenset(("role", "from", "messages"))
 """Keys of messages, and of an object with a list of them."""
@@ -26,7 +26,10 @@ class _PreferencePairs(ForeignFormat):
     fields = "prompt → input, chosen → expected_output, rejected → pairwise"
 
     def fits(self, file: RecordFile) -> bool:
-        return any(all_have(objects(file), *names) for names in _NAMES)
+        return any(all_have(rows_of(file), *names) for names in _NAMES)
+
+    def items(self, file: RecordFile) -> Iterator[Record]:
+        return listed_records(file)
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = {key: _cell(value) for key, value in record.data.items()}
