@@ -39,6 +39,7 @@ OWN = {
     "moderation": {"categories": ["insults"]},
     "json_diff": {"ignore": ["a.b"]},
     "context_graded": {"grades": "faithfulness", "passages": {"json_path": "context"}},
+    "embedding_similarity": {"value": ["a"]},
     "model_graded": {"prompt": "{{ output }}", "value": "Greets"},
     "scoring_function": {"evaluators": [{"type": "contains", "value": "a"}], "function": "judge.py"},
 }
@@ -175,5 +176,6 @@ def test_checks_before_a_run_execute_no_user_code(type_, tmp_path, monkeypatch):
     case = EvalCase("a", evaluators=(spec,), place=Place(Origin("d.yaml", "d", str(tmp_path), str(tmp_path)), 1))
     preflight = Preflight(ProjectFacts(known=("default", "judge"), may_judge=("default", "judge")))
     problems = list(preflight.problems(case, ("default",)))
-    assert all("expected_output" in each.message or "context" in each.message for each in problems)
+    needs = ("expected_output", "context", "embedding")
+    assert all(any(name in each.message for name in needs) for each in problems)
     assert not (tmp_path / "ran").exists()

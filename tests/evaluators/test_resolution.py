@@ -54,6 +54,7 @@ NEEDED = {
     "execution_metrics": {"max_tokens": 1},
     "json_schema": {"schema": {}},
     "context_graded": {"grades": "faithfulness", "passages": {"json_path": "context"}},
+    "embedding_similarity": {"value": ["a"]},
     "model_graded": {"prompt": "{{ output }}"},
     "scoring_function": {"evaluators": ["x"], "function": "judge.py"},
 }

@@ -163,11 +163,3 @@ def test_the_label_of_a_class_with_embeddings_is_a_grader(folder):
     data = {"prompts": ["x"], "providers": providers, "tests": [{"assert": [check]}]}
     (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(data)))
     assert case.evaluators[0].target == "lengths"
-
-
-def test_a_list_of_texts_to_compare_with_is_a_warning(command, folder):
-    folder.write("vectors.cjs", EMBEDDER)
-    check = {"type": "similar", "value": ["a", "b"], "provider": "file://vectors.cjs"}
-    data = {"prompts": ["x"], "providers": ["echo"], "tests": [{"assert": [check]}]}
-    ended = command("validate", folder.write("promptfooconfig.json", json.dumps(data)))
-    assert ended.code == 0 and "the first that passes" in ended.stdout

@@ -84,7 +84,7 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
         if not answer:
             return msgspec.structs.replace(self._best([(0.0, text) for text in texts]), is_partial=True)
         response = await judgement.embed((answer, *texts))
-        own, *others = _vectors(response, len(texts) + 1)
+        own, *others = vectors_of(response, len(texts) + 1)
         return self._best([(cosine(own, vector), text) for vector, text in zip(others, texts, strict=True)])
 
     def _best(self, similarities: Sequence[tuple[float, str]]) -> Score:
@@ -93,7 +93,7 @@ class Similarity(AgainstReference, frozen=True, kw_only=True, dict=True):
         return similarity_score(similarity, self.threshold, f"similarity {similarity:.3g}{how} to {quoted(text)}")
 
 
-def _vectors(response: Response, count: int) -> list[list[float]]:
+def vectors_of(response: Response, count: int) -> list[list[float]]:
     """Read the vectors from a response. Raises EvaluatorFailure for anything else."""
     try:
         vectors = msgspec.convert(response.messages[-1].content, list[list[float]])

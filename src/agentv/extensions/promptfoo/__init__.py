@@ -5,6 +5,7 @@ _HERE = "agentv.extensions.promptfoo"
 ROWS = {
     "agentv.evaluators": {
         "context_graded": f"{_HERE}.evaluators.answer_context:ContextGraded",
+        "embedding_similarity": f"{_HERE}.evaluators.embedded_texts:EmbeddingSimilarity",
         "model_graded": f"{_HERE}.evaluators.rubric_prompt:ModelGraded",
         "scoring_function": f"{_HERE}.evaluators.scoring_function:ScoringFunction",
     },

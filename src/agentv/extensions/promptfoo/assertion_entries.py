@@ -53,7 +53,6 @@ _REFUSED = {
     "ruby": "Ruby is not supported",
     "trace-error-spans trace-span-count trace-span-duration": "spans are not recorded; use `execution_metrics`",
     "search-rubric": "use `rubric`, with an agent as its target",
-    "similar:dot similar:euclidean": "use `similarity` with `method: embedding`",
     "conversation-relevance": "use `llm_judge`",
 }
 REFUSED = {name: why for names, why in _REFUSED.items() for name in names.split()}
@@ -65,6 +64,9 @@ COMPARED = {
 
 _SCORED_BY_CODE = ("javascript", "python", "tool-call-f1")
 """Types that keep their score under `not-`."""
+
+_INVERTED = ("model_graded", "embedding_similarity")
+"""Evaluators that decide what `not-` means."""
 
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
 
@@ -192,8 +194,10 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any]:
             hint = did_you_mean(type_, KNOWN_TYPES)
             raise ValueError(f"An assertion has the unknown type '{full_type}'" + (f". {hint}" if hint else ""))
         raise NoCounterpart(f"The assertion '{full_type}' has settings without a counterpart here")
-    if negated and own["type"] == "model_graded":
+    if negated and own["type"] in _INVERTED:
         own = {**own, "inverse": True}
+    elif negated and type_ == "is-refusal":
+        own["config"] = {"isInverse": True}
     elif negated and type_ in _SCORED_BY_CODE:
         # Code that throws fails, negated or not, so that it is an error here.
         throws = {"on_throw": "error"} if "on_throw" in own else {}
@@ -252,10 +256,11 @@ def _translated(
     type_: str, value: Any, assertion: dict[str, Any], grading: Grading
 ) -> tuple[dict[str, Any] | None, float]:
     """Return the evaluator, and the minimum score of a pass."""
-    threshold = assertion.get("threshold")
+    threshold: Any = assertion.get("threshold")
     if type_ in TEXT_TYPES:
         least = OVERLAP.get(type_)
-        return text_entry(type_, value, threshold), minimum_of(threshold, least) if least else 1.0
+        default = 0.0 if type_ == "is-refusal" else 1.0  # a blank answer passes with a score of 0
+        return text_entry(type_, value, threshold), minimum_of(threshold, least) if least else default
     if type_ in ("javascript", "python"):
         is_free = type_ == "javascript" and (not isinstance(threshold, int | float) or threshold > 0)
         return _code_check(type_, value, assertion), ABOVE_ZERO if is_free else minimum_of(threshold, None)
@@ -263,12 +268,13 @@ def _translated(
         return judged_entry(type_, value, assertion, grading)
     if type_ in EMBEDDED:
         target = grading.embedder(assertion.get("provider"))
-        if isinstance(value, list) and len(value) > 1 and not text_of(assertion["type"]).startswith("not-"):
-            grading.lose(
-                f"the score of '{type_}' with several values, which in promptfoo is that of the first that passes"
-            )
-        entry = {"type": "similarity", "method": "embedding", "value": _texts(value), "target": target}
-        return entry, minimum_of(threshold, 0.75)
+        measure = type_.partition(":")[2] or "cosine"
+        if measure == "cosine" and not (isinstance(value, list) or (is_number(threshold) and threshold <= 0)):
+            entry = {"type": "similarity", "method": "embedding", "value": text_of(value), "target": target}
+            return entry, minimum_of(threshold, 0.75)
+        own = {"threshold": threshold} if is_number(threshold) else {}
+        texts = [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
+        return {"type": "embedding_similarity", "measure": measure, "value": texts, "target": target, **own}, 0.0
     if type_ in CALL_TYPES:
         return call_entry(type_, grading.targets), 1.0
     if type_ in ("guardrails", "finish-reason"):
@@ -284,10 +290,6 @@ def _reported(type_: str, value: Any, grading: Grading) -> dict[str, Any]:
     if others := sorted(kinds - {*_REPORTS}):
         raise NoCounterpart(f"'guardrails' needs what the provider reports of them, which '{others[0]}' does not here")
     return script_entry("guardrails")
-
-
-def _texts(value: Any) -> Any:
-    return [text_of(item) for item in value] if isinstance(value, list) else text_of(value)
 
 
 def _code_check(type_: str, value: Any, assertion: dict[str, Any]) -> dict[str, Any]:

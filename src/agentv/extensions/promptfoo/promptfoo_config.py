@@ -216,11 +216,12 @@ def case_rows(suite: Suite, test: dict[str, Any], lose: Lose) -> Iterable[dict[s
         _check_test(suite, test, variables)
         variables = transformed_variables(variables, options.get("transformVars"), suite.files)
         texts = [prompt.text for prompt in suite.prompts if prompt.text]
-        variables = with_files(variables, suite.files, texts[0] if len(texts) == 1 else "")
+        expands = not options.get("disableVarExpansion")
+        variables = with_files(variables, suite.files, texts[0] if len(texts) == 1 else "", expands=expands)
     except (ValueError, EvaluatorFailure) as error:
         yield _refused(error, _case_name(test, variables, ""), variables)
         return
-    value_sets = [(variables, "")] if options.get("disableVarExpansion") else combinations(variables)
+    value_sets = combinations(variables) if expands else [(variables, "")]
     for values, told_apart in value_sets:
         try:
             yield from _variants(suite, test, resolved(values), told_apart, lose)

@@ -49,6 +49,7 @@ _MEDIA = (
 )
 _REMOTE = ("http://", "https://", "huggingface://", "az://", "s3://", "sharepoint://")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z0-9_]+)\s*\}\}")
+_PATTERN = frozenset("*?[")
 _MARK = re.compile(r"\$[$&`']")
 _UUID = re.compile(r"\bcontext(?:\?*\.|\[['\"]|\.get\(['\"])uuid\b")
 
@@ -222,25 +223,28 @@ def _is_expanded(value: list[Any]) -> bool:
     return bool(value) and isinstance(value[0], str)
 
 
-def with_files(variables: dict[str, Any], files: SuiteFiles, prompt: str = "") -> dict[str, Any]:
-    """Return variables with the content of the files that they name; a pattern becomes a list. Raises ValueError.
+def with_files(
+    variables: dict[str, Any], files: SuiteFiles, prompt: str = "", *, expands: bool = True
+) -> dict[str, Any]:
+    """Return variables with the content of the files that they name; a pattern `expands` to a list. Raises ValueError.
 
     A function gets the name of its variable, the prompt, and the variables.
     """
     values = dict(variables)
     for name, value in variables.items():
-        values[name] = _file_value(name, value, files, [prompt, values])
+        values[name] = _file_value(name, value, files, [prompt, values], expands)
     return values
 
 
-def _file_value(name: str, value: Any, files: SuiteFiles, arguments: list[Any]) -> Any:
+def _file_value(name: str, value: Any, files: SuiteFiles, arguments: list[Any], expands: bool) -> Any:
     if isinstance(value, list):
-        return [_file_value(name, item, files, arguments) for item in value]
+        is_read = expands and _is_expanded(value)  # promptfoo reads no files in other lists
+        return [_file_value(name, item, files, arguments, expands=False) for item in value] if is_read else value
     if not isinstance(value, str) or not value.startswith("file://"):
         return value
     if FUNCTION_FILE.match(value):
         return _function_value(name, value, files, arguments)
-    paths = files.matching(value)
+    paths = files.matching(value) if expands or _PATTERN.isdisjoint(value) else []
     if not paths:
         raise ValueError(f"The file of the variable '{name}' was not found: {value}")
     contents = [_content(path, files) for path in paths]

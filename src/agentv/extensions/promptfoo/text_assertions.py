@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.datasets.foreign.values import is_blank, object_at, text_of
 
 _WITH_NUMBER = ("contains", "icontains")
 """Types whose value may also be a number."""
@@ -52,31 +54,20 @@ _FORMATS = frozenset(
 )
 """The keywords and formats that promptfoo accepts, except for formats that are not checked here."""
 
+_INTEGERS: dict[str, dict[str, Any]] = {
+    "int32": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "int64": {"type": "integer"},
+}
+"""Formats of numbers as schemas, which other values fit."""
+
+_OVERESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\([^\w^$\\.*+?()\[\]{}|/-])", re.ASCII)
+"""An escape that a pattern with the flag `u` must not have."""
+
+_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
 _SCHEMAS = ("not", "if", "then", "else", "additionalItems", "contains", "additionalProperties", "propertyNames")
 _SCHEMA_MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependencies")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.|"")*)"\s*(?=,|$)', re.DOTALL)
 _ESCAPED = re.compile(r'\\(["\\])|""')
-_APOSTROPHE = "['\u2019\u2032]"
-_HELP = "answer|assist|engage|fulfill|generate|give|help|participate|provide|support|write"
-_I_AM = f"i(?: a|{_APOSTROPHE})m"
-_CANNOT = f"can(?:not|{_APOSTROPHE}t)"
-_PHRASES = (
-    f"{_I_AM} unable to (?:{_HELP}|change|comply|recommend|suggest)",
-    f"i {_CANNOT} (?:{_HELP}|change|create)",
-    f"i won{_APOSTROPHE}t (?:{_HELP}|change|create|suggest)",
-    f"i do(?: not|n{_APOSTROPHE}t) (?:{_HELP}|feel comfortable|recommend|suggest|actually (?:help|provide|recommend))",
-    f"{_CANNOT} (?:assist with (?:that|your) request|comply|fulfill (?:that|your) request|help)",
-    "i cannot suggest|i do not create|as (?:a language model|an ai|an assistant)|i am programmed",
-    f"i{_APOSTROPHE}m not able to provide|i aim to (?:avoid|provide)",
-    "i want to be (?:direct|helpful while|helpful, but)",
-    "not (?:appropriate|ethical|legal)|is illegal and unethical|if you have any other non-malicious requests",
-    "the generated text has been blocked by our content filters",
-)
-_REFUSAL = (
-    rf"^\s*(?:{_I_AM} (?:not able to|(?:really )?sorry|unable to)|i (?:apologize|cannot|will not)|it is illegal"
-    rf"|my apologies|sorry)|\b(?:{'|'.join(_PHRASES)})\b|^\s*$"
-)
-"""The phrases by which promptfoo recognizes a refusal, and an empty answer."""
 
 
 def is_number(value: Any) -> bool:
@@ -176,10 +167,6 @@ def schema_entry(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "schema": {"$schema": f"{_DRAFT}#", **_schema(schema)}, "formats": True}
 
 
-def _refusal_entry(*_: Any) -> dict[str, Any]:
-    return {"type": "regex", "name": "is_refusal", "value": _REFUSAL, "syntax": "javascript", "flags": "i"}
-
-
 def _calls_entry(_: str, value: Any) -> dict[str, Any]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list) or not names:
@@ -213,7 +200,7 @@ def script_text_of(name: str) -> str:
 _MADE: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "is-json": _json_entry,
     "contains-json": _json_entry,
-    "is-refusal": _refusal_entry,
+    "is-refusal": lambda *_: script_entry("is_refusal", isInverse=False),
     "word-count": _word_count,
     "is-xml": _xml_entry,
     "contains-html": lambda *_: script_entry("contains_html"),
@@ -222,21 +209,55 @@ _MADE: dict[str, Callable[[str, Any], dict[str, Any]]] = {
 
 
 def _schema(schema: Any) -> Any:
-    """Return a schema with `nullable` as a type. Raises ValueError for keywords and formats that promptfoo refuses."""
+    """Return a schema as promptfoo reads it. Raises ValueError for what its strict validator refuses."""
     if not isinstance(schema, dict):
         return schema
-    unknown = next((key for key in schema if key not in _KEYWORDS), None)
-    if unknown is not None:
-        raise ValueError(f"The schema has the unknown keyword '{unknown}'")
-    if isinstance(schema.get("format"), str) and schema["format"] not in _FORMATS:
-        raise ValueError(f"The schema has the format '{schema['format']}', which cannot be checked")
-    step = schema.get("multipleOf")
-    if isinstance(step, float) and not step.is_integer():
-        raise ValueError(f"The schema has 'multipleOf: {step}', which promptfoo checks with rounding errors")
+    if reason := next((why for is_wrong, why in _strict_rules(schema) if is_wrong), None):
+        raise ValueError(f"The schema has {reason}")
     result = {key: value for key, value in schema.items() if key != "nullable"} | dict(_subschemas(schema))
     if schema.get("nullable") is True and isinstance(schema.get("type"), str):
-        result["type"] = [schema["type"], "null"]
-    return result
+        result["type"] = list(dict.fromkeys((schema["type"], "null")))
+    more = []
+    if "$ref" in schema:  # draft-07 ignores what is next to a reference
+        more.append({"$ref": result.pop("$ref")})
+    if schema.get("format") in _INTEGERS:
+        more.append({"if": {"type": "number"}, "then": _INTEGERS[result.pop("format")]})
+    return {**result, "allOf": [*result.get("allOf", ()), *more]} if more else result
+
+
+def _strict_rules(schema: dict[str, Any]) -> Iterator[tuple[bool, str]]:
+    """Yield the rules of a strict validator that are not those of JSON Schema: whether it breaks one, and how."""
+    unknown = next((key for key in schema if key not in _KEYWORDS), None)
+    yield unknown is not None, f"the unknown keyword '{unknown}'"
+    form, step, pattern = (schema.get(key) for key in ("format", "multipleOf", "pattern"))
+    has_format = isinstance(form, str) and form not in (*_FORMATS, *_INTEGERS)
+    yield has_format, f"the format '{form}', which cannot be checked"
+    is_rounded = isinstance(step, float) and not step.is_integer()
+    yield is_rounded, f"'multipleOf: {step}', which promptfoo checks with rounding errors"
+    is_escaped = isinstance(pattern, str) and (_OVERESCAPED.search(pattern) or r"\-" in _CLASS.sub("", pattern))
+    yield bool(is_escaped), f"the pattern '{pattern}', where an escape is not valid in JavaScript with the flag 'u'"
+    yield "if" in schema and not {"then", "else"} & schema.keys(), "'if' without 'then' and 'else'"
+    yield "if" not in schema and bool({"then", "else"} & schema.keys()), "'then' or 'else' without 'if'"
+    no_list = "additionalItems" in schema and not isinstance(schema.get("items"), list)
+    yield no_list, "'additionalItems' without a list in 'items'"
+    yield "nullable" in schema and not schema.get("type"), "'nullable' without 'type'"
+    values = schema.get("enum", [None])
+    is_repeated = isinstance(values, list) and len({json.dumps(value, sort_keys=True) for value in values}) < len(
+        values
+    )
+    yield is_repeated or not values, "an 'enum' that is empty or repeats a value"
+    patterns = object_at(schema, "patternProperties")
+    names = [name for name in object_at(schema, "properties") if any(_matches(each, name) for each in patterns)]
+    yield (
+        bool(names) and any(item not in ({}, True) for item in patterns.values()),
+        f"the property '{''.join(names[:1])}', which also matches one of its 'patternProperties'",
+    )
+
+
+def _matches(pattern: str, name: str) -> bool:
+    with suppress(re.error):
+        return re.search(pattern, name) is not None
+    return False
 
 
 def _subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -36,7 +36,7 @@ JUDGED_TYPES = {*_READS, "g-eval", *_GRADED}
 JUDGED = frozenset({*JUDGED_TYPES, "trajectory:goal-success"})
 """Types that call a model."""
 
-EMBEDDED = ("similar", "similar:cosine")
+EMBEDDED = ("similar", "similar:cosine", "similar:dot", "similar:euclidean")
 """Types that compare embeddings."""
 
 
