@@ -202,7 +202,7 @@ _ELSEWHERE = {
     "trajectory:goal-success": "Use `llm_judge`",
     "tool-call-f1": "Use `tool_trajectory` with `mode: superset` or `subset`",
     "skill-used": "Use `skill_trigger`",
-    "similar:cosine similar:dot similar:euclidean": "Use `similarity` with `method: embedding`, or `embedding_similarity`",
+    "similar:cosine similar:dot similar:euclidean": "Use `embedding_similarity`, or `similarity` for one text",
     "is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
         "Use `tool_trajectory` for tool calls, or `json_schema` for a JSON answer"
     ),

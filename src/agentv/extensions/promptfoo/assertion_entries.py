@@ -204,17 +204,17 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any]:
         limit = {} if type_ in ("javascript", "python") else {"threshold": least}
         own, least = {**own, **limit, **throws, "inverse": True}, 0.0
     elif negated:
-        if least == 0.0:
-            raise ValueError(f"'{full_type}' with a threshold of 0 fails every answer")
-        if type_.startswith("trajectory:") and grading.ignores_case:
-            grading.lose(f"the case of tool names in '{full_type}': it is ignored there, and here `Read` is not `read`")
         is_list = type_ == "trajectory:tool-used" and isinstance(value, list)  # none of them may be used
-        own, least = {**own, "negate": True}, 1.0 if is_list else _negated_minimum(least)
+        own, least = {**own, "negate": True}, 1.0 if is_list else _negated_minimum(full_type, least, grading)
     return {**own, **_common(assertion, grading, least)}
 
 
-def _negated_minimum(least: float) -> float:
+def _negated_minimum(full_type: str, least: float, grading: Grading) -> float:
     """Return the minimum of one minus the score: above the limit fails, so the score must stay below it."""
+    if least == 0.0:
+        raise ValueError(f"'{full_type}' with a threshold of 0 fails every answer")
+    if full_type.startswith("not-trajectory:") and grading.ignores_case:
+        grading.lose(f"the case of tool names in '{full_type}': it is ignored there, and here `Read` is not `read`")
     return min(1.0, 1 - least + ABOVE_ZERO)
 
 
