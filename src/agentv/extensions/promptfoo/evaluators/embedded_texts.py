@@ -17,7 +17,7 @@ from agentv.model.job import Judgement
 class EmbeddingSimilarity(Evaluator, frozen=True, kw_only=True):
     """The similarity of the answer to the first text that reaches `threshold`, or else to the closest one.
 
-    `measure` is `cosine`, `dot` or `euclidean`: its threshold is the largest distance d, and its score 1 / (1 + d). With
+    `measure` is `cosine`, `dot` or `euclidean`: its threshold is the largest distance d, its score 1 / (1 + d). With
     `inverse`, no text may be that close. The target in `target` returns the embeddings.
     """
 
