@@ -141,9 +141,9 @@ def test_a_failed_call_leaves_the_client_usable():
     async def scenario(server):
         http = HttpClient(server.url, {})
         try:
-            for _ in range(4):
+            while len(server.requests) < 4:  # the first call may end before the server has received it
                 with pytest.raises(TargetFailure):
-                    await http.send("POST", chat(server), BODY, 0.1)
+                    await http.send("POST", chat(server), BODY, 30.0 if server.requests else 0.1)
             return (await http.send("POST", chat(server), BODY, 30.0)).status
         finally:
             await http.aclose()

@@ -275,7 +275,7 @@ class RunDefaults(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-_OTHER_CONFIG = frozenset(("providers", "defaults", "max_concurrency", "refs"))
+_OTHER_CONFIG = frozenset(("providers", "targets", "graders", "defaults", "max_concurrency", "refs"))
 """Keys that only configurations of AgentV (TypeScript) 5 have."""
 
 

@@ -30,7 +30,7 @@ FILE_NAMES = (
     *(".agentv/targets.yaml", ".agentv/targets.yml", "targets.yaml", "targets.yml"),
     *(CONFIG_FILE, ".agentv/providers.yaml"),
 )
-_PROVIDERS = lazy_regex(rb"""(?m)^\{?["']?providers["']?\s*:""")
+_PROVIDERS = lazy_regex(rb"""(?m)^\{?["']?(?:providers|targets)["']?\s*:""")
 TARGET_REFERENCES = ("judge_target", "fallback_targets")
 """Settings that name other targets of the file, apart from `use_target`."""
 
@@ -51,7 +51,7 @@ def as_targets_file(data: Any, path: str) -> Any:
     """Return the parsed data of a file as that of a targets file. An extension may read files of another tool."""
     for entry in entries_of(data):
         _move_settings(entry)
-    if isinstance(data, dict) and "providers" not in data and not any(map(_is_own_program, entries_of(data))):
+    if isinstance(data, dict) and "providers" not in data and not any(map(_is_of_agentv, entries_of(data))):
         return data
     with suppress(KeyError):
         return SERVICES.find("providers-files")(data, path)
@@ -82,10 +82,11 @@ def _has_providers(path: str) -> bool:
     return False
 
 
-def _is_own_program(entry: Any) -> bool:
-    """Whether a target has a command and a provider of the project's own, as in AgentV (TypeScript)."""
-    provider = entry.get("provider") if isinstance(entry, dict) and "command" in entry else None
-    return isinstance(provider, str) and TARGETS.canonical(provider) is None
+def _is_of_agentv(entry: Any) -> bool:
+    """Whether a target has an id as its name, or a command and a provider of the project's own, as in AgentV."""
+    if not isinstance(entry, dict) or not isinstance(provider := entry.get("provider"), str):
+        return False
+    return ("id" in entry and "name" not in entry) or ("command" in entry and TARGETS.canonical(provider) is None)
 
 
 def check_targets(data: Any) -> Problems:

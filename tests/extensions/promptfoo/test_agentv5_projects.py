@@ -93,6 +93,44 @@ def test_the_fields_of_a_configuration_may_be_in_files(folder, command):
     assert (plan["defaults"]["workers"], plan["defaults"]["target"]) == (3, "one")
 
 
+@pytest.mark.parametrize("place", ["config", "file", "targets"])
+def test_targets_and_graders_of_earlier_versions_have_an_id_and_a_provider(folder, command, place):
+    targets = [{"id": "one", "provider": "mock", "runtime": "host", "config": {"response": "hello"}}]
+    graders = [{"id": "judge-5", "provider": "mock", "config": {"response": "hello"}}]
+    lists = {"targets": targets if place == "config" else "file://targets.yaml", "graders": graders}
+    if place == "targets":
+        folder.write(".agentv/targets.yaml", {"targets": targets})
+        lists = {"graders": graders}
+    elif place == "file":
+        folder.write(".agentv/targets.yaml", json.dumps(targets))
+    folder.write(".agentv/config.yaml", {**lists, "defaults": {"target": "one", "grader": "judge-5"}})
+    folder.write("s.yaml", {"prompts": ["{{ input }}"], "tests": [{**TEST, "assert": ["Is kind"]}]})
+    assert command("validate", ".").code == 0
+    outcome = command("eval", "s.yaml", "--out", "out")
+    assert "The judge 'judge-5' gave no usable verdict" in outcome.stderr
+    assert json.loads((folder.path / "out/run.json").read_text("utf-8"))["defaults"]["target"] == "one"
+
+
+def test_a_suite_may_have_targets_with_an_id_and_a_provider(folder, command):
+    target = {"id": "one", "provider": "mock", "config": {"response": "hello"}}
+    folder.write("s.yaml", {"targets": [target], "prompts": ["{{ input }}"], "threshold": 1, "tests": [TEST]})
+    assert command("eval", "s.yaml").code == 0
+
+
+@pytest.mark.parametrize("runtime", ["sandbox", {"mode": "sandbox", "engine": "docker"}])
+def test_a_runtime_that_is_not_the_host_is_refused_by_name(folder, command, runtime):
+    provider = {"id": "mock", "label": "boxed", "runtime": runtime}
+    folder.write("s.yaml", {**SUITE, "providers": [provider], "tests": [TEST]})
+    outcome = command("validate", "s.yaml")
+    assert outcome.code == 1 and "The runtime 'sandbox' of 'boxed' is not supported" in outcome.stdout
+
+
+def test_a_test_with_a_description_only_is_refused(folder, command):
+    folder.write("s.yaml", {**SUITE, "tests": [{"id": "a", "description": "Says hello", "vars": {"input": "hi"}}]})
+    outcome = command("validate", "s.yaml")
+    assert outcome.code == 1 and "Missing required field: 'expected_outcome'" in outcome.stdout
+
+
 @pytest.mark.parametrize(
     "reference", ["ref://all", "file://{{ env.AGENTV_REPO_ROOT }}/.agentv/default-test.yaml", "file://own.yaml"]
 )

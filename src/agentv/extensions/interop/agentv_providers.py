@@ -5,7 +5,7 @@ import re
 from functools import partial
 from typing import Any
 
-from agentv.datasets.foreign.values import object_at
+from agentv.datasets.foreign.values import first_of, object_at
 from agentv.datasets.variables import replace_texts
 from agentv.registry import TARGETS
 from agentv.settings.frozen_settings import parse_settings_file
@@ -22,7 +22,10 @@ _OWN, _PROGRAM, _FILE = "agentv", "exec:", "file://"
 _OF_CODEX = ("exec", "app-server", "--json")
 """How the program is called, which is the same for all targets with it."""
 
-_IN_FILES = ("providers", "defaults", "execution", "refs")
+_EARLIER = ("targets", "graders")
+"""Lists of a configuration that became `providers`: entries have an `id` and a `provider`."""
+
+_IN_FILES = ("providers", *_EARLIER, "defaults", "execution", "refs")
 _NAMES = {
     "batch_requests": "provider_batching",
     "reasoning_effort": "model_reasoning_effort",
@@ -36,10 +39,10 @@ def config_of_project(data: Map, path: str) -> Map:
     execution = data.get("execution", {})
     if not isinstance(execution, dict):
         return data
-    workers, target = execution.get("max_concurrency"), object_at(data, "defaults").get("provider")
+    workers, target = execution.get("max_concurrency"), first_of(object_at(data, "defaults"), "provider", "target")
     own = {key: value for key, value in execution.items() if key != "max_concurrency"}
     own |= {key: value for key, value in (("workers", workers), ("target", target)) if value is not None}
-    rest = {key: value for key, value in data.items() if key not in ("providers", "defaults", "refs")}
+    rest = {key: value for key, value in data.items() if key not in ("providers", *_EARLIER, "defaults", "refs")}
     return data.with_values({**rest, **({"execution": own} if own else {})})
 
 
@@ -77,8 +80,20 @@ def targets_of_providers(data: Any, path: str) -> Any:
     config = data if name == _CONFIG else parse_settings_file(config_path) if os.path.isfile(config_path) else None
     config = _with_overlay(config, config_path) if isinstance(config, Map) else {}
     if name == _CONFIG:
-        data = config["providers"] if isinstance(config.get("providers"), Seq) else config
+        lists = [config[key] for key in ("providers", *_EARLIER) if isinstance(config.get(key), Seq)]
+        data = _joined(lists) if lists else config
+    elif isinstance(graders := config.get("graders"), Seq):
+        if isinstance(data, Seq):
+            data = _joined([data, graders])
+        elif isinstance(data, Map) and isinstance(data.get("targets"), Seq):
+            data = data.with_values({**data, "targets": _joined([data["targets"], graders])})
     return _with_judge(_targets(data), object_at(config, "defaults").get("grader"))
+
+
+def _joined(lists: list[Seq]) -> Seq:
+    joined = Seq(entry for entries in lists for entry in entries)
+    joined.start, joined.marks = lists[0].start, [mark for entries in lists for mark in entries.marks]
+    return joined
 
 
 def _targets(data: Any) -> Any:
@@ -108,6 +123,8 @@ def _with_judge(data: Any, grader: Any) -> Any:
 
 def _program(entry: Map) -> Map:
     """Return a target whose provider is a program of the project (`.agentv/providers`), as AgentV calls it: `cli`."""
+    if "id" in entry and "name" not in entry:
+        return _target(entry)
     provider = entry.get("provider")
     is_own = "command" in entry and isinstance(provider, str) and TARGETS.canonical(provider) is None
     return entry.with_values({**entry, "provider": "cli"}) if is_own else entry
@@ -124,6 +141,9 @@ def _written_out(providers: Seq, index: int) -> Any:
 
 
 def _target(entry: Map) -> Map:
+    if "provider" in entry and "label" not in entry:
+        rest = {key: value for key, value in entry.items() if key != "provider"}
+        entry = entry.with_values({**rest, "id": entry["provider"], "label": entry.get("id")})
     id = str(entry.get("id", ""))
     if id.startswith(_PROGRAM):
         entry = entry.with_values({"command": id.removeprefix(_PROGRAM), **entry, "id": "cli"})

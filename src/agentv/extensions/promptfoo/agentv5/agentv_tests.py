@@ -164,8 +164,11 @@ class AgentvSuite(Suite):
 
 
 def is_written_out(provider: Any) -> bool:
-    """Whether a provider has settings or a model, and an id of AgentV only, such as `mock` or `claude-cli:opus`."""
-    id = provider.get("id") if isinstance(provider, dict) else provider
+    """Whether a provider has settings or a model, and an id of AgentV only, such as `mock` or `claude-cli:opus`.
+
+    Earlier versions have the name in `id`, next to a `provider`.
+    """
+    id = first_of(provider, "provider", "id") if isinstance(provider, dict) else provider
     return isinstance(id, str) and id.partition(":")[0] in _OWN_KINDS and not is_name(provider)
 
 
@@ -173,6 +176,10 @@ def _target_entries(provider: Any) -> list[dict[str, Any]]:
     """Return the target for a provider as in a provider file."""
     read = service("providers-files", "A provider of AgentV (TypeScript)")
     data = read(placed_list([provider]) if isinstance(provider, dict) else parse_yaml(to_json([provider])), "")
+    for entry in data["targets"] if isinstance(data, dict) else ():
+        if "runtime" in entry:
+            runtime = text_of(first_of(object_at(entry, "runtime"), "mode", "type") or entry["runtime"])
+            raise ValueError(f"The runtime '{runtime}' of '{entry['name']}' is not supported: only `host` is")
     return [dict(entry) for entry in data["targets"]] if isinstance(data, dict) else []
 
 
@@ -248,8 +255,6 @@ def _row(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any], lo
             row |= {"evaluators": [], "case_error": str(error)}
     elif any(isinstance(turn, dict) and assertions_in(turn) for turn in listed(test.get("turns"))):
         row["evaluators"] = []
-    elif not is_blank(test.get("description")):
-        row.setdefault("criteria", test["description"])
     return placed_row({**row, **_details(suite, test, grading)}, test, _source_of(test))
 
 
