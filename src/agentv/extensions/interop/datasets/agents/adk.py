@@ -31,6 +31,7 @@ from agentv.datasets.foreign.values import (
 from agentv.datasets.formats.dataset_format import Content, Document
 from agentv.extensions.interop.datasets.agents.adk_criteria import (
     CONFIGS,
+    NO_CRITERION,
     QUALITY,
     RUBRIC_TYPES,
     AdkCriteria,
@@ -126,6 +127,7 @@ class _ADK(ForeignFormat):
         row: dict[str, Any] = {
             "id": first_of(data, *_IDS, "name"),
             "rubrics": list({item["id"]: item for item in (*criteria.rubrics, *rubrics_in(data))}.values()),
+            "case_error": NO_CRITERION if criteria.is_unusable and "prompt" not in data else None,
             "metadata": {**_others(data), **object_at(data, "metadata"), **filled({"session_input": session})},
         }
         if turns:
@@ -133,7 +135,7 @@ class _ADK(ForeignFormat):
         if isinstance(scenario, dict):
             plan = text_of(scenario.get("conversation_plan"))
             user = {"goal": plan, "persona": _persona(first_of(scenario, "user_persona", "userPersona"), lose)}
-            row |= {"input": text_of(scenario.get("starting_prompt")) or plan}
+            row |= {"input": text_of(scenario.get("starting_prompt")) or plan, "assertions": [*criteria.tool_rubrics]}
             if criteria.most_turns:
                 row["user"] = {**filled(user), "max_turns": criteria.most_turns}
         elif not is_blank(data.get("prompt")):
@@ -250,7 +252,7 @@ def _turn(question: Any, answer: Any, calls: list[dict[str, Any]], criteria: Adk
     if any(isinstance(part, dict) and is_blank(part.get("text")) for part in parts or ()):
         lose("parts of a message that are not text")
     reference = _text(answer) if not is_blank(answer) else ""
-    checks = list(criteria.answers) if reference else []
+    checks = [*(criteria.answers if reference else ()), *criteria.tool_rubrics]
     if criteria.calls and (calls or criteria.calls["mode"] == "exact"):
         expected = [{"tool": call["tool"], "args": call["input"] or {}} for call in calls]
         checks.append({"type": "tool_trajectory", **criteria.calls, "expected": expected})

@@ -12,9 +12,10 @@ CONFIGS = ("test_config.json", *(f"{folder}eval_config.{kind}" for folder in (""
 """Where criteria are: the first is read by ADK itself, the others are those of its project templates."""
 
 QUALITY = "rubric_based_final_response_quality_v1"
+_TOOL_USE = "rubric_based_tool_use_quality_v1"
 RUBRIC_TYPES = {
     QUALITY: "FINAL_RESPONSE_QUALITY",
-    "rubric_based_tool_use_quality_v1": "TOOL_USE_QUALITY",
+    _TOOL_USE: "TOOL_USE_QUALITY",
     "rubric_based_multi_turn_trajectory_quality_v1": "TRAJECTORY_QUALITY",
 }
 """Criteria that use rubrics, and the type of the rubrics of turns and cases that each uses."""
@@ -34,18 +35,30 @@ _MODES = {
     "2": "superset",
 }
 _ROUGE = {"type": "rouge", "variant": "rouge1", "stem": True}
+NO_CRITERION = "None of the criteria of ADK can be used here: evaluate the agent with ADK"
+"""Why a case cannot run. A judge would decide about something else."""
+
 _JUDGED = ("final_response_match_v2", "response_evaluation_score")
 
 
 class AdkCriteria(NamedTuple):
-    """How the turns of an eval set are checked: settings of the tool trajectory, evaluators of answers, and rubrics."""
+    """How the turns of an eval set are checked: settings of the tool trajectory, evaluators of answers, and rubrics.
+
+    `tool_rubrics` are evaluators that see the tool calls of each turn.
+    """
 
     calls: dict[str, Any] | None
     answers: tuple[dict[str, Any], ...]
     rubrics: tuple[dict[str, Any], ...]
+    tool_rubrics: tuple[dict[str, Any], ...]
     most_turns: int
     names: frozenset[str]
     has_limits: bool
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether there are criteria, and none that can be used here."""
+        return bool(self.names) and not (self.calls or self.answers or self.rubrics or self.tool_rubrics)
 
 
 def read_criteria(path: str, lose: Lose) -> AdkCriteria:
@@ -60,10 +73,13 @@ def read_criteria(path: str, lose: Lose) -> AdkCriteria:
     calls: dict[str, Any] | None = None
     answers: list[dict[str, Any]] = []
     rubrics: list[dict[str, Any]] = []
+    tool_rubrics: list[dict[str, Any]] = []
+    names = []
     for name, value in limits.items():
         options: dict[str, Any] = value if isinstance(value, dict) else {"threshold": value}
         if options.get("threshold") == 0:
             continue  # every answer reaches it
+        names.append(name)
         if name == "tool_trajectory_avg_score":
             mode = text_of(first_of(options, "match_type", "matchType") or 0).upper()
             ignored = first_of(options, "ignore_args", "ignoreArgs") is True
@@ -72,15 +88,21 @@ def read_criteria(path: str, lose: Lose) -> AdkCriteria:
             answers.append({**_ROUGE, "threshold": options["threshold"], "required": True})
         elif name in _JUDGED:
             answers.append({"type": "llm_judge", "required": True})
-        elif name == QUALITY:
-            rubrics = rubrics_in(options)
-            if len(rubrics) < len(options.get("rubrics") or ()):
+        elif name in (QUALITY, _TOOL_USE):
+            items, limit = rubrics_in(options), options.get("threshold")
+            if len(items) < len(options.get("rubrics") or ()):
                 lose("rubrics without 'text_property', which ADK refuses")
+            if name == QUALITY:
+                rubrics = [{**item, "required": True} for item in items] if limit == 1 else items
+            elif items:
+                share = limit if isinstance(limit, int | float) and 0 < limit <= 1 else True
+                tool_rubrics.append({"type": "rubric", "rubrics": items, "include_trace": True, "required": share})
         else:
             lose(f"the criterion '{name}' of ADK")
     has_limits = limits.get("tool_trajectory_avg_score", 1) != 1 or "response_match_score" in limits
     most = _most_turns(object_at(document, "user_simulator_config"), lose)
-    return AdkCriteria(calls, tuple(answers), tuple(rubrics), most, frozenset(limits), has_limits)
+    parts = (tuple(answers), tuple(rubrics), tuple(tool_rubrics))
+    return AdkCriteria(calls, *parts, most, frozenset(names), has_limits)
 
 
 def _most_turns(simulator: dict[str, Any], lose: Lose) -> int:
