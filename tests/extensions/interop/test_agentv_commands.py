@@ -1,9 +1,15 @@
-"""Command lines of AgentV (TypeScript): translated, or refused with what to use instead."""
+"""Command lines of AgentV (TypeScript) and promptfoo: translated, or refused with what to use instead."""
 
 import pytest
 
 from agentv.errors import UsageError
-from agentv.extensions.interop.agentv_commands import COMMANDS, SUCCESSORS, translate
+from agentv.extensions.interop.agentv_commands import (
+    COMMANDS,
+    PROMPTFOO_COMMANDS,
+    PROMPTFOO_SUCCESSORS,
+    SUCCESSORS,
+    translate,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +28,10 @@ from agentv.extensions.interop.agentv_commands import COMMANDS, SUCCESSORS, tran
         ("convert", "a.jsonl --out b.yaml", "a.jsonl b.yaml"),
         ("init", "--path shop", "shop"),
         ("view", "--port 1", "--port 1"),
+        ("eval", "-c a.yaml --no-cache -j 2 --repeat=3", "a.yaml --workers 2 --trials 3"),
+        ("eval", "-c a.yaml -w --no-table --threshold 0.8", "a.yaml --watch --threshold 0.8"),
+        ("view", "-p 1 -n", "--port 1 --no-open"),
+        ("view", "-y", ""),
     ],
 )
 def test_options_are_translated(command, theirs, ours):
@@ -30,12 +40,24 @@ def test_options_are_translated(command, theirs, ours):
 
 @pytest.mark.parametrize(
     ("command", "name"),
-    [(command, name) for command in SUCCESSORS for row in SUCCESSORS[command] for name in row.split()],
+    [
+        (command, name)
+        for table in (SUCCESSORS, PROMPTFOO_SUCCESSORS)
+        for command, rows in table.items()
+        for row in rows
+        for name in row.split()
+    ],
 )
 def test_what_has_no_equivalent_is_refused_with_a_hint(command, name):
     with pytest.raises(UsageError) as error:
         translate(command, [name, "value"])
     assert name in str(error.value) and error.value.hint
+
+
+@pytest.mark.parametrize("arguments", [["-c", "a.yaml", "b.yaml"], ["--config", "a.yaml", "-c", "b.yaml"]])
+def test_several_configurations_of_promptfoo_are_not_run_as_one(arguments):
+    with pytest.raises(UsageError, match="promptfoo merges the files of -c"):
+        translate("eval", arguments)
 
 
 @pytest.mark.parametrize("arguments", [["a.yaml", "--test-id"], ["--test-id=", "a.yaml"]])
@@ -44,8 +66,8 @@ def test_an_option_without_its_value_is_an_error(arguments):
         translate("eval", arguments)
 
 
-@pytest.mark.parametrize("name", [name for names in COMMANDS for name in names.split()])
-def test_a_command_of_agentv_names_its_successor(command, name):
+@pytest.mark.parametrize("name", [name for names in (*COMMANDS, *PROMPTFOO_COMMANDS) for name in names.split()])
+def test_a_command_of_another_tool_names_its_successor(command, name):
     outcome = command(name, "--json")
     instead = outcome.stderr.partition(f"No such command '{name}'. ")[2]
     is_sentence = instead[:1].isupper() and not instead.startswith("Use instead")
