@@ -119,6 +119,9 @@ HALF = {"type": "levenshtein", "value": "yesyes", "name": "half"}
 BROKEN = {"type": "code_judge", "script": ["false"], "name": "broken"}
 
 
+THIRD = {"type": "threshold", "threshold": 0.3}
+
+
 def composite(*members, aggregator="weighted_average", **entry):
     return {"type": "composite", "name": "all", "evaluators": list(members), "aggregator": aggregator, **entry}
 
@@ -181,6 +184,12 @@ def test_the_record_has_the_result_of_each_member(run):
         (
             composite({**HALF, "required": 0.5}, YES, aggregator={"type": "threshold", "threshold": 0.5}),
             0.5,
+            "pass",
+        ),
+        (composite(HALF, YES, aggregator={"type": "threshold", "threshold": 1, "pass_score": 0.5}), 1.0, "pass"),
+        (
+            composite(composite(YES, NO, aggregator=THIRD), YES, aggregator={**THIRD, "pass_score": 0.8}),
+            1.0,
             "pass",
         ),
         # A member's gate fails its composite, as it fails a case, except with a threshold.

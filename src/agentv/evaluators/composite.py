@@ -45,7 +45,8 @@ RESULTS_NAMES = ("evaluator_results", "EVALUATOR_RESULTS_JSON")
 class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
     """How to combine the members' scores. A member without an entry in `weights` keeps its own weight.
 
-    `threshold` is the fraction of members that must pass.
+    `threshold` is the fraction of members that must pass. `pass_score` is the score at which a member passes, instead
+    of the limit of the case; 0.8 in files of AgentV (TypeScript) 4.x.
     """
 
     aliases: ClassVar[dict[str, str]] = {"path": "script", "command": "script"}
@@ -53,6 +54,7 @@ class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
     type: AggregatorType
     weights: dict[str, Weight] = {}
     threshold: Share | None = None
+    pass_score: Share | None = None
     script: str | list[str] | None = None
     cwd: str | None = None
     timeout_seconds: Seconds = 60.0
@@ -155,6 +157,8 @@ class Composite(Evaluator, frozen=True, kw_only=True):
     ) -> Score:
         aggregator = self.aggregation
         required = [member.is_gate for member in self.members]
+        if aggregator.kind == "threshold":
+            results = tuple(map(self._with_own_limit, self.members, results))
         members = list(map(MemberScore, results, self._weights, required, missed))
         if aggregator.kind == "weighted_average":
             return weighted_average(members)
@@ -168,6 +172,17 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         values = material_of(judgement).values | dict.fromkeys(RESULTS_NAMES, data)
         prompt = await judge_prompt(aggregator.prompt, "aggregate", "verdict", Material(values), judgement)
         return await verdict(Judge(), judgement, prompt)
+
+    def _with_own_limit(self, member: EvaluatorSpec, result: EvaluatorResult) -> EvaluatorResult:
+        """Apply `pass_score` to a member, except one that counts its own members: its score does not decide."""
+        least, own = self.aggregation.pass_score, member.evaluator
+        if (
+            least is None
+            or result.score is None
+            or (isinstance(own, Composite) and own.aggregation.kind == "threshold")
+        ):
+            return result
+        return msgspec.structs.replace(result, verdict="pass" if round(result.score, 12) >= least else "fail")
 
     @property
     def _weights(self) -> list[float]:

@@ -96,6 +96,8 @@ def _with_defaults(entry: dict[str, Any], lists_tests: ListsTests, defaults: Map
     if type_name in ("llm-rubric", "llm_rubric") and "prompt" in entry and not {"value", "rubrics"} & entry.keys():
         return {**entry, "type": "llm_judge"}  # which has a prompt and no items
     if type_ == "composite" and lists_tests and _is_share(entry) and "gate" not in entry:
+        if lists_tests == "agentv-4" and isinstance(entry["aggregator"], dict):
+            entry = {**entry, "aggregator": {"pass_score": 0.8, **entry["aggregator"]}}
         entry = _scored_share(entry)
     lists = [key for key in entry if key in LISTS]
     new = {key: with_agentv_defaults(entry[key], lists_tests=lists_tests) for key in lists}
