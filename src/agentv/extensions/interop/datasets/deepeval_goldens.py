@@ -153,10 +153,12 @@ def _single(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     question = text_of(data["input"])
     if "[DEEPEVAL:IMAGE:" in question:
         lose("an image that is stored in DeepEval")
+    reference = first_of(data, "expected_output", "expectedOutput")
+    judges = [] if reference is None else [{"type": "llm_judge"}]
     return {
         "input": question,
-        "expected_output": first_of(data, "expected_output", "expectedOutput"),
-        "assertions": [{"type": "llm_judge"}, expected_calls(calls)] if calls else [],
+        "expected_output": reference,
+        "assertions": [*judges, expected_calls(calls)] if calls else [],
     }
 
 

@@ -1,9 +1,10 @@
-"""Read the output items of a run of OpenAI's hosted Evals, as `agentv generate from-openai` writes them."""
+"""Read the output items of a run of OpenAI's hosted Evals: as the API writes them, or the early dashboard did."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from agentv.extensions.interop.imports.foreign_files import read_lines
 from agentv.extensions.interop.imports.foreign_values import (
@@ -26,10 +27,11 @@ class OpenAiItems(ForeignResults):
     strength = 0.6  # an item may have the keys of a record of AgentV (TypeScript)
 
     def sniff(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
-        return {"datasource_item", "sample"} <= top_level(head).keys()
+        keys = top_level(head).keys()
+        return {"datasource_item", "sample"} <= keys or {"item", "sample", "grades"} <= keys
 
     def open(self, path: Path) -> ForeignRun:
-        first = next((dict_of(row) for _, row in read_lines(path)), Fields())
+        first = next((_as_of_the_api(row) for _, row in read_lines(path)), Fields())
         target = first.object("sample").text("model") or "model"
         return ForeignRun(
             jobs=_jobs(path),
@@ -40,7 +42,7 @@ class OpenAiItems(ForeignResults):
 
 def _jobs(path: Path) -> Iterator[ForeignJob]:
     for number, row in read_lines(path):
-        data = dict_of(row)
+        data = _as_of_the_api(row)
         item, sample = data.object("datasource_item"), data.object("sample")
         error, usage = sample.object("error"), sample.object("usage")
         message = ": ".join(filter(None, (error.text("code"), error.text("message"))))
@@ -63,6 +65,24 @@ def _jobs(path: Path) -> Iterator[ForeignJob]:
             stop_reason=sample.text("finish_reason") or None,
             place=f"line {number}",
         )
+
+
+def _as_of_the_api(row: Any) -> Fields:
+    """Return an output item with the names of the API. Early downloads of the dashboard have others."""
+    data = dict_of(row)
+    if "grades" not in data:
+        return data
+    sample, passes = data.object("sample"), data.object("passes")
+    names = {"input": "trajectory", "output": "outputs", "model": "sampled_model_name", "usage": "token_usage"}
+    return Fields(
+        run_id=data.get("run_id"),
+        datasource_item=data.get("item"),
+        datasource_item_id=data.get("data_source_idx"),
+        sample={**sample, **{name: sample.get(early) for name, early in names.items()}},
+        results=[
+            {"name": name, "score": score, "passed": passes.get(name)} for name, score in data.object("grades").items()
+        ],
+    )
 
 
 _EXPECTED = ("expected_output", "ideal", "reference", "ground_truth", "expected", "answer", "label", "correct_label")

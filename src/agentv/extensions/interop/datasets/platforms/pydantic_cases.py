@@ -14,6 +14,8 @@ _SKIPPED = "\0skipped"
 """The mark of a case that only `EqualsExpected` would check, and that has no expected output."""
 _REFUSED = "\0refused"
 """The evaluators of the dataset that cannot be run here."""
+_UNSCORED = "\0unscored"
+"""The mark of a case without evaluators, its own or of the dataset."""
 _BUILT_IN = (
     *("Equals", "EqualsExpected", "Contains", "MaxDuration", "LLMJudge", "HasMatchingSpan", "ToolCorrectness"),
     *("TrajectoryMatch", "ArgumentCorrectness", "MaxToolCalls", "MaxModelRequests", "GEval"),
@@ -21,7 +23,7 @@ _BUILT_IN = (
 _DOCUMENT = frozenset(("$schema", "name", "cases", "evaluators", "report_evaluators"))
 _FIELDS = frozenset(("name", "inputs", "expected_output", "metadata", "evaluators"))
 """All fields of a document, and of a case: pydantic-evals refuses a file with others."""
-_USED = (*_FIELDS, _SKIPPED, _REFUSED)
+_USED = (*_FIELDS, _SKIPPED, _REFUSED, _UNSCORED)
 
 
 class _PydanticCases(ForeignFormat):
@@ -58,8 +60,9 @@ class _PydanticCases(ForeignFormat):
             if record.data.get("expected_output") is not None and (is_shared or len(evaluators) < len(own)):
                 evaluators = [_EQUALS, *evaluators]
             skipped = is_shared or len(evaluators) < len(own)
-            data = {**record.data, "evaluators": evaluators, _SKIPPED: skipped and not evaluators, _REFUSED: refused}
-            yield Record(record.line, data)
+            marks = {_SKIPPED: skipped and not evaluators, _REFUSED: refused}
+            marks[_UNSCORED] = not own and not _listed(document.get("evaluators"))
+            yield Record(record.line, {**record.data, "evaluators": evaluators, **marks})
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = record.data
@@ -75,6 +78,8 @@ class _PydanticCases(ForeignFormat):
             row["case_error"] = "; ".join(map(_refusal, dict.fromkeys(refused)))
         if not is_blank(metadata) and not isinstance(metadata, dict):
             row["metadata"] = {"metadata": metadata}
+        if data.get(_UNSCORED):
+            lose("that a case without evaluators is not scored: here a judge scores it")
         if data.get(_SKIPPED) and "expected_output" not in filled(row):
             return [{**filled(row), "expected_outcome": "", "assertions": []}]
         return [with_outcome(row)]
