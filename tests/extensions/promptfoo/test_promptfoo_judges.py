@@ -69,6 +69,11 @@ LOSSES = {
         {},
         "'context.test.options', which code reads",
     ),
+    "a response with a transform": (
+        {"type": "javascript", "value": "output === context.providerResponse.output"},
+        {"transform": "output + '!'"},
+        "'output' of a response, which code reads",
+    ),
     "an agent": ({"type": "agent-rubric", "value": "b"}, {}, "'agent-rubric': the judge reads files only if"),
 }
 
@@ -78,6 +83,17 @@ LOSSES = {
 )
 def test_what_code_can_read_is_not_a_loss(folder, code):
     assert "which code reads" not in warnings(folder, {"type": "javascript", "value": code})
+
+
+def test_variables_of_a_test_with_templates_are_not_those_that_code_reads(folder):
+    check = {"type": "javascript", "value": "context.test.vars.x === output"}
+    data = {
+        "prompts": ["{{x}}"],
+        "providers": ["echo"],
+        "tests": [{"vars": {"x": "{{y}}", "y": "b"}, "assert": [check]}],
+    }
+    losses = folder.load(folder.write("promptfooconfig.json", json.dumps(data))).warnings
+    assert "'context.test.vars', which code reads" in " ".join(map(str, losses))
 
 
 @pytest.mark.parametrize(("assertion", "options", "warning"), LOSSES.values(), ids=LOSSES)

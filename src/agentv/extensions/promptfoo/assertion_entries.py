@@ -76,7 +76,8 @@ _UNSEEN = re.compile(
     rf"(?:\bcontext|\bproviderResponse){_ACCESS}"
     r"(metadata|guardrails|logProbs|trace|raw|cached|isRefusal|finishReason)\b"
 )
-_UNSEEN_OF_TEST = re.compile(rf"\bcontext{_ACCESS}(?:provider\b|test{_ACCESS}(?!(?:vars|metadata)\b)(\w+))")
+_UNSEEN_OF_TEST = re.compile(rf"\bcontext{_ACCESS}(?:provider\b|test{_ACCESS}(?!metadata\b)(\w+))")
+_RESPONSE_OUTPUT = re.compile(rf"\bproviderResponse{_ACCESS}output\b")
 """Figures of an answer, and parts of a test, that code in promptfoo can read, and code here cannot."""
 
 
@@ -89,7 +90,7 @@ def entries_of(assertions: Any, grading: Grading, transform: Any = None) -> list
         if entry is not None:
             own = None if assertion.get("type") == "assert-set" else assertion.get("transform")
             for code in (transform, own, assertion.get("value") if _is_code(assertion) else None):
-                _note_unseen(code, grading)
+                _note_unseen(code, grading, has_transform=code is not transform and bool(transform))
             steps = transforms_of(transform, own, entry.get("transform"))
             name = "answer" if entry["type"] == "context_graded" else "transform"
             entries.append({**entry, name: steps} if steps else entry)
@@ -115,7 +116,7 @@ def combined_entry(assertions: Any, function: Any, grading: Grading, transform: 
 def _described(item: Any, entry: dict[str, Any], grading: Grading) -> dict[str, Any]:
     """Return an assertion as a scoring function sees it. Raises ValueError if a set has fewer members than there."""
     assertion = _resolved(item, grading)
-    metric = rendered(assertion.get("metric"), grading.variables)
+    metric = _metric(assertion, grading)
     assertion |= {"metric": metric} if metric else {}
     if assertion.get("type") == "assert-set":
         members = entry["evaluators"]
@@ -130,7 +131,7 @@ def _is_code(assertion: dict[str, Any]) -> bool:
     return str(assertion.get("type")).removeprefix("not-") in ("javascript", "python")
 
 
-def _note_unseen(code: Any, grading: Grading) -> None:
+def _note_unseen(code: Any, grading: Grading, *, has_transform: bool) -> None:
     """Report what code reads of an answer that is not available here."""
     text = code if isinstance(code, str) else ""
     if file := _CODE_FILE.match(text):
@@ -139,9 +140,16 @@ def _note_unseen(code: Any, grading: Grading) -> None:
     has_fields = all(entry["provider"] in _FUNCTIONS for entry in grading.targets)
     for name in sorted(set(_UNSEEN.findall(text)) & {"trace"} if has_fields else set(_UNSEEN.findall(text))):
         grading.lose(f"'{name}' of an answer, which code reads: its output, cost, tokens and latency are available")
-    for key in sorted(set(_UNSEEN_OF_TEST.findall(text))):
+    if has_transform and _RESPONSE_OUTPUT.search(text):
+        grading.lose("'output' of a response, which code reads: here it is the answer before the transform of the test")
+    keys = set(_UNSEEN_OF_TEST.findall(text))
+    if not any(mark in to_json(grading.source_variables).decode() for mark in ("{{", "{%", "file://")):
+        keys.discard("vars")
+    for key in sorted(keys):
         name = f"test.{key}" if key else "provider"
-        grading.lose(f"'context.{name}', which code reads: only `vars` and `metadata` of the test are the same here")
+        grading.lose(
+            f"'context.{name}', which code reads: only `metadata` of the test, and `context.vars`, are the same"
+        )
 
 
 def _resolved(assertion: Any, grading: Grading) -> dict[str, Any]:
@@ -220,7 +228,7 @@ def _negated_minimum(full_type: str, least: float, grading: Grading) -> float:
 
 def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[str, Any]:
     settings: dict[str, Any] = {}
-    metric = rendered(assertion.get("metric"), grading.variables)
+    metric = _metric(assertion, grading)
     if isinstance(metric, str) and metric.strip():
         settings["name"] = metric.strip()
     weight = assertion.get("weight")
@@ -231,6 +239,13 @@ def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[s
     if grading.has_threshold or weight == 0:
         settings["gate"] = False
     return settings
+
+
+def _metric(assertion: dict[str, Any], grading: Grading) -> Any:
+    """Return the metric of an assertion; a template that cannot be rendered stays as it is, as in promptfoo."""
+    with suppress(ValueError):
+        return rendered(assertion.get("metric"), grading.variables)
+    return assertion["metric"]
 
 
 def _value(value: Any, type_: str, grading: Grading) -> Any:

@@ -357,6 +357,7 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         read_prompt=suite.files.prompt_text,
         is_model=suite.targets.is_model,
         targets=suite.targets.evaluated(test.get("provider")),
+        source_variables=object_at(test, "vars"),
     )
     transform = options.get("transform") or options.get("postprocess")
     evaluators = _evaluators(test, grading, transform)

@@ -87,7 +87,7 @@ def text_entry(type_: str, value: Any, threshold: Any) -> dict[str, Any]:
         if not items:
             raise ValueError(f"The assertion '{type_}' has no value")
         return {"type": _LISTS[type_], "value": [script_text(item) for item in items], "exact": True}
-    if value is None or value == "" or isinstance(value, dict | bool):
+    if value is None or (value == "" and type_ != "levenshtein") or isinstance(value, dict | bool):
         raise ValueError(f"The assertion '{type_}' has no value that is a text")
     if isinstance(value, list) and type_ not in ("bleu", "gleu"):
         raise ValueError(f"The assertion '{type_}' has a list as its value")

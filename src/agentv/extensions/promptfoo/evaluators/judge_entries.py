@@ -46,7 +46,8 @@ class Grading(msgspec.Struct, frozen=True):
     `judge` and `embedder` return the name of the target for a grader, given as a provider of promptfoo or None.
     `read_file` returns the content of a file that an assertion names. `ignores_case` is true if the names of tools are
     compared without their case. `options` are those of the test. `read_prompt` returns the text of a judge's prompt,
-    and `is_model` whether a target receives it as messages. `targets` are the entries of those that are evaluated.
+    and `is_model` whether a target receives it as messages. `targets` are the entries of those that are evaluated,
+    and `source_variables` are the variables before their templates and files are read.
     """
 
     variables: Mapping[str, Any]
@@ -61,6 +62,7 @@ class Grading(msgspec.Struct, frozen=True):
     read_prompt: Callable[[Any], str] = str
     is_model: Callable[[str | None], bool] = lambda _: True
     targets: Sequence[Mapping[str, Any]] = ()
+    source_variables: Mapping[str, Any] = {}
 
 
 def minimum_of(threshold: Any, default: float | None) -> float:

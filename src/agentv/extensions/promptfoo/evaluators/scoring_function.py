@@ -128,11 +128,13 @@ def _named_scores(results: Sequence[EvaluatorResult], assertions: Sequence[dict[
 def _measured(
     results: Sequence[EvaluatorResult], assertions: Sequence[dict[str, Any]], factor: float
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield the metric, the score and the weight of each result that has a metric."""
+    """Yield the metric, the score and the weight of each result with a metric, and of the scores that code names."""
     for result, assertion in zip(results, assertions, strict=False):
         own = assertion.get("metric")
         if own:
             yield own, _score(result), result.weight * factor
+        named = result.details.get("namedScores", {}) if isinstance(result.details, dict) else {}
+        yield from ((name, float(score), result.weight * factor) for name, score in named.items() if name != own)
         members = _measured(result.evaluator_results, assertion.get("assert") or (), result.weight * factor)
         yield from (item for item in members if item[0] != own)
 
