@@ -189,6 +189,7 @@ def test_a_guess_shows_rows_without_an_input_as_such(folder, command):
         ("question,expected_output_contains\nq,A\n", "--map input=question,contains_all=expected_output_contains"),
         ("""question,assertions\nq,"[""Is kind""]"\n""", "--map input=question,rubrics=assertions"),
         ("question,answer,history\nq,a,\n", "--map 'input=question,expected_output=answer,metadata.*=*'"),
+        ("pergunta,resposta_esperada\nq,a\n", "--map input=pergunta,expected_output=resposta_esperada"),
         ("message_id,question,answer\nm1,q,a\n", "--map id=message_id,input=question,expected_output=answer"),
     ],
 )

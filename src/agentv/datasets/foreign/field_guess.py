@@ -22,7 +22,7 @@ _SYNONYMS = {
             "input question query prompt user_input instruction user_message usermessage message text user_prompt "
             "user_query body scenario payload ticket email request problem problem_statement task_description "
             "email_body inputs utterance task input_text sentence article dialogue conversation messages review goal "
-            "user q src source_text source_sentence source intent research_problem"
+            "user q src source_text source_sentence source intent research_problem pergunta pregunta"
         ),
         "expected_output": (
             "expected_output gold_sql expected_sql expect_sql expected reference reference_answer ideal ground_truth "
@@ -30,7 +30,8 @@ _SYNONYMS = {
             "expected_response expected_result reference_output golden_answer correct_answer ground_truth_answer "
             "targets output_text gold_label class sentiment intent summary ideal_answer ideal_response golden_output "
             "reference_response expected_text highlights translation sql assistant response tgt target_text "
-            "target_sentence canonical_solution reference_solution reference_code code"
+            "target_sentence canonical_solution reference_solution reference_code code resposta_esperada "
+            "respuesta_esperada"
         ),
         "expected_outcome": (
             "expected_outcome criteria outcome expected_behavior success_criteria rubric check judge_criteria "
@@ -61,7 +62,7 @@ _SYNONYMS = {
         "rubrics": (
             "rubrics expected_facts expected_answer_points expected_points key_facts facts key_points expectations "
             "checklist pass_criteria eval_criteria criteria success_criteria acceptance_criteria rubric "
-            "expected_behavior expected_behaviors assertions"
+            "expected_behavior expected_behaviors assertions gold_facts criterios_esperados"
         ),
         "context": "context contexts passages documents retrieved_contexts passage paragraph",
         "tags": "tags tag labels category categories",

@@ -5,7 +5,19 @@ _RESULTS = "agentv.extensions.interop.results"
 _SESSIONS = "agentv.extensions.interop.sessions"
 _RECORD_FORMATS = (
     *("langfuse", "braintrust", "mlflow", "langsmith", "ragas", "azure", "phoenix", "opik", "vertex", "bedrock"),
-    *("letta", "nemo-gym", "swe-bench", "toolbench", "gsm8k", "human-eval", "mt-bench", "sharegpt", "alpaca", "chat"),
+    *(
+        "giskard",
+        "letta",
+        "nemo-gym",
+        "swe-bench",
+        "toolbench",
+        "gsm8k",
+        "human-eval",
+        "mt-bench",
+        "sharegpt",
+        "alpaca",
+        "chat",
+    ),
 )
 """The rows of `datasets.record_formats`, which is not imported here because a run rarely needs it."""
 

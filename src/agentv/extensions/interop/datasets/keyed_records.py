@@ -37,7 +37,8 @@ from agentv.extensions.interop.datasets.dataset_values import (
     split_conversation,
     with_turns,
 )
-from agentv.extensions.interop.datasets.record_formats import RECORD_FORMATS, RecordKeys, Signature
+from agentv.extensions.interop.datasets.record_formats import RECORD_FORMATS
+from agentv.extensions.interop.datasets.record_keys import RecordKeys, Signature
 
 _METADATA = "metadata."
 _PLAIN = frozenset(
@@ -335,6 +336,13 @@ def _parts_text(value: Any) -> str:
     return "\n".join(text_of(item.get("text") if isinstance(item, dict) else item) for item in items)
 
 
+def _chat(values: list[Any]) -> Any:
+    """Return a question, after the messages before it."""
+    history, question = (values[:-1], values[-1]) if len(values) > 1 else ([], values[0] if values else None)
+    earlier = [message for messages in history for message in messages_of(parsed(messages), lambda _: None)]
+    return [*earlier, {"role": "user", "content": text_of(question)}] if earlier else question
+
+
 def _passages(value: Any) -> list[str]:
     items = value if isinstance(value, list) else []
     return texts_of([item.get("content") if isinstance(item, dict) else item for item in items])
@@ -365,6 +373,7 @@ _READERS: dict[str, Callable[[Any, Lose], Any]] = {
 
 _COMBINED: dict[str, Callable[[list[Any]], Any]] = {
     "all_texts": lambda values: [text for value in values for text in texts_of(value)],
+    "chat": _chat,
     "paragraphs": lambda values: "\n\n".join(map(text_of, values)),
 }
 """Functions that read the values of several keys."""
