@@ -48,6 +48,25 @@ def test_a_test_of_github_models_passes_with_any_choice_above_zero(folder, comma
         assert json.loads(Path(f"{verdict}/results.jsonl").read_text("utf-8"))["verdict"] == verdict
 
 
+def test_an_item_of_openai_passes_if_every_grader_reaches_its_limit(folder, command):
+    grade = "def grade(sample, item):\n    return item['score'] if sample['output_text'] == TEXT.strip() else 0\n"
+    source = f'TEXT = """\nHi"""\n{grade}'
+    answer = "{{ sample.output_text }}"
+    criteria = [
+        {"type": "python", "name": "code", "source": source, "pass_threshold": 0.5},
+        {"type": "string_check", "name": "same", "operation": "eq", "input": answer, "reference": "Hi"},
+    ]
+    items = [
+        {"item": {"id": "over", "input": "é", "score": 0.6}},
+        {"item": {"id": "under", "input": "b", "score": 0.4}},
+    ]
+    folder.write("eval.json", json.dumps({"testing_criteria": criteria, "items": items}))
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock", "response": "Hi"}]})
+    command("eval", "eval.json", "--out", "run", "--quiet")
+    records = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
+    assert {record["eval_id"]: record["verdict"] for record in records} == {"over": "pass", "under": "fail"}
+
+
 def test_a_command_of_a_check_keeps_its_arguments(folder):
     check = {"check": "It builds.", "cmd": ["make", "all"], "expect_exit": 0}
     folder.write("evals/evals.json", {"evals": [{"id": 1, "prompt": "Go", "assertions": [check]}]})

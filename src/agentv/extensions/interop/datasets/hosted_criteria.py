@@ -8,6 +8,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of, texts_of
+from agentv.model.values import to_json
 
 EVERY_CRITERION = {"verdicts": {"pass": 0.0, "borderline": 0.0}}
 """An item passes if it meets all criteria, whatever the mean of their scores."""
@@ -32,6 +33,13 @@ _METRICS: dict[str, dict[str, Any]] = {
     "rouge_2": {"type": "rouge", "variant": "rouge2"},
     "rouge_l": {"type": "rouge", "variant": "rougeL"},
 }
+_OTHER_OUTPUT = re.compile(r"output_(?:json|tools|audio)")
+_GRADE = """
+names = {{}}
+exec({source!r}, names)
+sample = {{"output_text": output, "choices": [{{"message": {{"role": "assistant", "content": output}}}}]}}
+return float(names["grade"](sample, json.loads({item!r})))
+"""
 _SYMMETRIC = ("eq", "ne", "fuzzy_match", "cosine")
 _DEFAULT_LIMIT = 0.8
 
@@ -49,6 +57,8 @@ def evaluator_of(criterion: Any, item: dict[str, Any], lose: Lose) -> dict[str, 
             entry |= {"threshold": _limit(data, [0, 1], lose)}
     elif kind in ("label_model", "score_model"):
         entry = _judge(data, item, lose)
+    elif kind == "python":
+        entry = _python(data, item, lose)
     else:
         lose(f"a criterion of type '{kind}'")
         return None
@@ -100,6 +110,17 @@ def _judge(data: dict[str, Any], item: dict[str, Any], lose: Lose) -> dict[str, 
     limits = data["range"] if isinstance(data.get("range"), list) and len(data["range"]) == 2 else [0, 1]
     form = f"The scale of the criteria is {limits}; convert it to a score from 0 to 1."
     return {"type": "llm_judge", "prompt": "\n\n".join([*texts, form]), "required": _limit(data, limits, lose)}
+
+
+def _python(data: dict[str, Any], item: dict[str, Any], lose: Lose) -> dict[str, Any] | None:
+    """Return the evaluator that calls `grade` of a Python grader."""
+    source = text_of(data.get("source"))
+    if parts := sorted(set(_OTHER_OUTPUT.findall(source))):
+        lose(f"a python grader that reads {', '.join(f'`{part}` of the sample' for part in parts)}")
+        return None
+    lose("the packages of a python grader: those installed here are used")
+    code = _GRADE.format(source=source, item=to_json(item).decode())
+    return {"type": "python", "code": code, "required": _limit(data, [0, 1], lose)}
 
 
 def _limit(data: dict[str, Any], scale: list[Any], lose: Lose) -> float:
