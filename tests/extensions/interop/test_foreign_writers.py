@@ -57,7 +57,7 @@ RECORDS_OF = {
             },
             {"input": "A table please", "comments": "a table is booked", "name": "c"},
         ],
-        LOST[1:],
+        (*LOST[1:], "the mode and the arguments of a tool trajectory: the settings of ToolCorrectnessMetric decide"),
     ),
     "openai-evals": (
         [
@@ -234,6 +234,34 @@ def test_a_simulated_user_becomes_a_scenario_of_adk(dataset):
     scenario = {"starting_prompt": "Hi", "conversation_plan": "Book a table\n\nYou are: in a hurry"}
     assert records_in(dataset.path / "u.json")[0]["conversation_scenario"] == scenario
     assert agentv.load_cases("u.json")[0].user == agentv.load_cases("u.yaml")[0].user
+
+
+USER = {"user": {"goal": "Book a table", "max_turns": 4, "stop": "BYE", "target": "ann"}}
+GREETED = {"input": [{"role": "system", "content": "Be kind"}, {"role": "assistant", "content": "Hi"}], **USER}
+PLAYED = {"on_turn_failure": "stop", "window_size": 2, "aggregation": "min", "turns": [{"input": "For two"}]}
+CALLED = {"evaluators": [{"type": "tool_trajectory", "mode": "exact", "expected": [{"tool": "weather", "args": {}}]}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "case", "losses"),
+    [
+        *((kind, PLAYED, ["stops at a turn", "`window_size`", "`aggregation`"]) for kind in FILES),
+        ("deepeval", USER, ["`max_turns` of", "`stop` of", "`target` of"]),
+        ("adk", USER, ["`max_turns` of", "`target` of"]),
+        ("deepeval", GREETED, ["messages of the role system"]),
+        ("adk", GREETED, ["messages of the role system", "messages of the role assistant"]),
+        ("deepeval", CALLED, ["the mode and the arguments of a tool trajectory"]),
+    ],
+)
+def test_settings_of_a_conversation_that_a_tool_does_not_have_are_losses(folder, kind, case, losses):
+    folder.write("u.yaml", {"evalcases": [{"id": "u", "expected_outcome": "booked", "input": "Hello", **case}]})
+    written = convert("u.yaml", FILES[kind], kind)
+    assert [text for text in losses if not any(text in loss for loss in written)] == []
+    if kind != "promptfoo":
+        assert [data_of(case) for case in agentv.load_cases(FILES[kind])] == [data_of(*agentv.load_cases("u.yaml"))]
+    if kind == "deepeval":
+        roles = [turn["role"] for turn in records_in(folder.path / FILES[kind])[0].get("turns", ())]
+        assert set(roles) <= {"user", "assistant"}  # DeepEval refuses a file with others
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ TESTS = [
                 "assert": [{"type": "regex", "value": "O.lo"}, {"type": "latency", "threshold": 900}],
             },
         ],
-        "metadata": {"tags": ["geography"]},
+        "metadata": {"tags": ["geography"], "expected_outcome": "Names Oslo"},
     },
     {
         "description": "chat",

@@ -13,6 +13,9 @@ from agentv.model.message import Message, TextPart
 _PARTS = {
     "turns": "the later turns of a conversation",
     "user": "a simulated user",
+    "on_turn_failure": "that a conversation stops at a turn that fails",
+    "window_size": "how many exchanges are sent (`window_size`)",
+    "aggregation": "how the scores of turns are combined (`aggregation`)",
     "workspace": "the workspace of a case",
     "depends_on": "dependencies between cases",
     "variables": "the variables of a template: its text is written with their values",

@@ -104,6 +104,8 @@ def _test(case: EvalCase, has_prompts: bool, lose: Lose) -> dict[str, Any]:
     reference = text_in(case.expected_output, lose) if case.expected_output else ""
     metadata = {**case.metadata, "tags": case.tags, "conversation_id": case.conversation_id, "cluster": case.cluster}
     metadata |= {"description": case.description, "expected_output": "" if _uses_reference(case) else reference}
+    is_judged = any(spec.type == "llm_judge" for spec in case.evaluators)
+    metadata["expected_outcome"] = "" if is_judged else case.expected_outcome
     return {**test, **filled({"metadata": filled(_plain(metadata))})}
 
 

@@ -33,7 +33,7 @@ from agentv.datasets.foreign.values import (
 )
 from agentv.datasets.formats.dataset_format import Content, Document
 from agentv.extensions.interop.datasets.dataset_values import cell_list
-from agentv.extensions.interop.datasets.written_case import calls_of, is_call_list, restore, seal
+from agentv.extensions.interop.datasets.written_case import calls_of, count_user_losses, is_call_list, restore, seal
 from agentv.model.case import EvalCase
 
 _MARKS = (
@@ -74,6 +74,9 @@ _OUTCOMES = (
 
 _OWN = frozenset((*_USED, "comments", "custom_column_key_values"))
 _MUSTS = (("must",), ("must_not", "mustNot"))
+_ROLES = {"user", "assistant"}
+_REACHED = "The outcome is reached: "
+_CALLS = "the mode and the arguments of a tool trajectory: the settings of ToolCorrectnessMetric decide"
 _DATA = "`equals` compares an expected output that is JSON as data, and ExactMatch of DeepEval as text"
 
 
@@ -170,7 +173,7 @@ def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     user = {
         "goal": text_of(data["scenario"]),
         "persona": text_of(_persona(first_of(data, "persona", "user_description", "userDescription"))),
-        "stop": outcome and f"The outcome is reached: {outcome}",
+        "stop": outcome and f"{_REACHED}{outcome}",
     }
     return {"expected_outcome": outcome, "input": messages or [_OPENING], "user": filled(user)}
 
@@ -189,6 +192,8 @@ def _persona(value: Any) -> Any:
 
 def _golden(case: EvalCase, lose: Lose) -> dict[str, Any]:
     count_losses(case, lose, keeps=is_call_list)
+    if any(map(is_call_list, case.evaluators)):
+        lose(_CALLS)
     reference = text_in(case.expected_output, lose) if case.expected_output else ""
     calls = [filled({"name": call["name"], "input_parameters": call["args"]}) for call in calls_of(case.evaluators)]
     golden = {"input": question_in(case, lose), "expected_output": reference, "expected_tools": calls}
@@ -199,13 +204,22 @@ def _conversation_golden(case: EvalCase, lose: Lose) -> dict[str, Any]:
     count_losses(case, lose, ("turns", "user"))
     if case.user is None and case.turns:
         lose("that turns have fixed texts: DeepEval simulates the user")
+    count_user_losses(case.user, lose, "max_turns", "target", *(() if _is_outcome(case) else ("stop",)))
     later = [message for turn in case.turns for message in turn.input]
     scenario = (case.user and case.user.goal) or case.description or text_in(first_input(case), lose)
     outcome = case.expected_outcome or text_in(case.expected_output, lose)
     persona = case.user.persona if case.user else None
     golden = {"scenario": scenario, "expected_outcome": outcome, "user_description": persona}
     turns = chat_messages((*case.input, *later), lose) if later or case.user else []
+    for role in {turn["role"] for turn in turns} - _ROLES:
+        lose(f"messages of the role {role}")
+    turns = [turn for turn in turns if turn["role"] in _ROLES]
     return _with_parts({**golden, "turns": [] if turns == [_OPENING] else turns}, case)
+
+
+def _is_outcome(case: EvalCase) -> bool:
+    """Whether the simulated user stops when the expected outcome is reached, as the simulator of DeepEval does."""
+    return case.user is not None and case.user.stop == f"{_REACHED}{case.expected_outcome}"
 
 
 def _with_parts(golden: dict[str, Any], case: EvalCase, *fields: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import filled, first_of, object_at, text_of
-from agentv.model.case import EvalCase, case_to_data
+from agentv.model.case import EvalCase, SimulatedUser, case_to_data
 from agentv.model.evaluator import DEFAULT_EVALUATOR, DEFAULT_TARGET, EvaluatorSpec
 from agentv.model.message import Message
 from agentv.model.values import digest
@@ -21,7 +21,7 @@ _SEAL = "seal"
 _ITEM_TEXTS = ("expected_outcome", "outcome", "score_ranges")
 _CARRIED = (
     *("id", "expected_outcome", "input", "expected_output", "context", "evaluators", "turns", "aggregation", "user"),
-    *("conversation_id", "cluster", "description", "tags", "execution"),
+    *("conversation_id", "cluster", "description", "tags", "execution", "on_turn_failure", "window_size"),
 )
 
 _EDITED = "what agentv had added to a case: the case was edited since, so that it is read as the other tool does"
@@ -88,6 +88,13 @@ def criteria_of(case: EvalCase) -> list[str]:
     lists = [spec.settings.get("rubrics", ()) for spec in specs]
     items = [item for items in lists for item in ([items] if isinstance(items, str) else items)]
     return [item if isinstance(item, str) else text_of(first_of(dict(item), *_ITEM_TEXTS)) for item in items]
+
+
+def count_user_losses(user: SimulatedUser | None, lose: Lose, *names: str) -> None:
+    """Report the settings of a simulated user among `names` that are set."""
+    for name in names:
+        if getattr(user, name, None) is not None:
+            lose(f"`{name}` of the simulated user")
 
 
 def is_call_list(spec: EvaluatorSpec) -> bool:

@@ -31,6 +31,7 @@ from agentv.datasets.foreign.values import (
 from agentv.datasets.formats.dataset_format import Content, Document
 from agentv.extensions.interop.datasets.agents.adk_criteria import (
     CONFIGS,
+    MOST_INVOCATIONS,
     NO_CRITERION,
     QUALITY,
     RUBRIC_TYPES,
@@ -39,7 +40,14 @@ from agentv.extensions.interop.datasets.agents.adk_criteria import (
     rubrics_in,
 )
 from agentv.extensions.interop.datasets.dataset_values import with_turns
-from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, restore, seal
+from agentv.extensions.interop.datasets.written_case import (
+    calls_of,
+    count_user_losses,
+    criteria_of,
+    is_call_list,
+    restore,
+    seal,
+)
 from agentv.model.case import EvalCase, SimulatedUser, Turn
 from agentv.model.evaluator import DEFAULT_EVALUATOR, EvaluatorSpec
 from agentv.model.message import Message
@@ -297,8 +305,11 @@ def _case(case: EvalCase, lose: Lose) -> dict[str, Any]:
 
 def _scenario(user: SimulatedUser, case: EvalCase, lose: Lose) -> dict[str, str]:
     """Return the plan of a simulated user. Personas of ADK are named ones, so that the text is part of the plan."""
+    if user.max_turns != MOST_INVOCATIONS - 1:
+        count_user_losses(user, lose, "max_turns")
+    count_user_losses(user, lose, "target")
     plan = "\n\n".join(text for text in (user.goal, user.persona and f"You are: {user.persona}", user.stop) if text)
-    start = _question(case.input, lose) if any(message.role == "user" for message in case.input) else plan
+    start = _question(case.input, lose) or plan
     return {"starting_prompt": start, "conversation_plan": plan or start}
 
 

@@ -20,7 +20,7 @@ RUBRIC_TYPES = {
 }
 """Criteria that use rubrics, and the type of the rubrics of turns and cases that each uses."""
 
-_MOST_INVOCATIONS, _UNLIMITED = 20, 100
+MOST_INVOCATIONS, _UNLIMITED = 20, 100
 """The default limit of ADK for messages of a simulated user, the first included, and ours if it has none (-1)."""
 
 _CRITERIA = {"tool_trajectory_avg_score": 1.0, "response_match_score": 0.8}
@@ -110,11 +110,11 @@ def _most_turns(simulator: dict[str, Any], lose: Lose) -> int:
     for key in ("custom_instructions", "include_function_calls"):
         if simulator.get(key):
             lose(f"'{key}' of the simulated user")
-    most = simulator.get("max_allowed_invocations", _MOST_INVOCATIONS)
+    most = simulator.get("max_allowed_invocations", MOST_INVOCATIONS)
     if most == -1:
         lose(f"that messages of the simulated user have no limit: here it is {_UNLIMITED}")
         return _UNLIMITED
-    return (most if isinstance(most, int) else _MOST_INVOCATIONS) - 1
+    return (most if isinstance(most, int) else MOST_INVOCATIONS) - 1
 
 
 def rubrics_in(data: dict[str, Any]) -> list[dict[str, Any]]:
