@@ -315,3 +315,13 @@ def test_assertions_in_json_lines_that_replace_those_of_the_sidecar_are_named(fo
     shared = {"evaluators": [{"type": "is_json"}]}
     loaded = folder.rows({**row, **({"execution": execution} if execution else {})}, sidecar=shared)
     assert any("adds it to them" in message for message in loaded.messages) is (execution is None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [({"mode": "conversation", "turns": [{"input": "b"}]}, "mode"), ({"execution": {"threshold": 0.3}}, "threshold")],
+)
+def test_settings_that_agentv_ignores_in_json_lines_are_warnings(folder, fields, key):
+    row = {"id": "a", "criteria": "x", "input": "a", "assertions": [{"type": "contains", "value": "a"}], **fields}
+    assert any(f"ignores '{key}' in JSON Lines" in message for message in folder.rows(row).messages)
+    assert not any("JSON Lines" in message for message in folder.yaml(json.dumps({"tests": [row]})).messages)

@@ -539,3 +539,21 @@ def test_rescoring_applies_the_aggregation_too(project):
     run(project, {"turns": [FIRST, SECOND], "aggregation": "min"})
     assert project.command("rescore", "out", "--out", "again").code == 0
     assert project.records("again")[0]["score"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        {"type": "starts_with", "value": "system: Hi\n\nuser: A\n\nassistant: a\n\nuser: B"},
+        {"type": "contains", "value": "a"},
+    ],
+)
+@pytest.mark.parametrize(("settings", "score"), [({}, 0), ({"mode": "conversation"}, 1)])
+def test_evaluators_of_a_conversation_of_agentv_score_its_transcript(project, evaluator, settings, score):
+    case = {
+        "input": [{"role": "system", "content": "Hi"}],
+        "evaluators": [evaluator],
+        "turns": [{"input": "A"}, {"input": "B"}],
+    }
+    record = run(project, {**case, **settings}, "--min-score", "0", targets=[mock("default", "a", "b")])
+    assert (record["score"], record["candidate_answer"]) == (score, "b")

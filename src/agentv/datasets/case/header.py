@@ -272,12 +272,17 @@ def case_evaluators(
 
 
 def warn_of_replaced(row: dict[str, Any], header: Header, problems: Problems) -> None:
-    """Warn of `assertions` in JSON Lines that replace those of the sidecar: AgentV (TypeScript) 4.x adds them."""
+    """Warn of what AgentV (TypeScript) 4.x reads differently in JSON Lines; it adds `assertions` to the sidecar's."""
     key = next((key for key in ("assertions", "assert") if key in row), None)
+    execution = row.get("execution")
+    own = execution if isinstance(execution, dict) else {}
+    if row.get("mode") is not None or (key is not None and own.get("threshold") is not None):
+        path = ("execution", "threshold") if row.get("mode") is None else ("mode",)
+        message = f"AgentV (TypeScript) ignores '{path[-1]}' in JSON Lines; here it is used"
+        problems.warning(path, message, "Write the case as YAML, under `tests`", topic=message)
     if key is None or header.inherit_evaluators or header.evaluators.kind_only:
         return
-    execution = row.get("execution")
-    if not isinstance(execution, dict) or execution.keys().isdisjoint(("inherit_evaluators", "skip_defaults")):
+    if own.keys().isdisjoint(("inherit_evaluators", "skip_defaults")):
         message = f"'{key}' replaces the evaluators of the dataset; AgentV (TypeScript) 4.x adds it to them"
         problems.warning((key,), message, "Set `execution: {inherit_evaluators: true}` in the sidecar", topic=message)
 

@@ -133,7 +133,8 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     judgement = _judgement(answer, response, value, context)
     score, verdicts, prior = context.scorer.score_now, job.case.execution.verdicts or context.verdicts, answer.kept
     specs = job.case.evaluators if evaluators is None else evaluators
-    results: list[Any] = [prior.get(spec.name) or score(spec, judgement, verdicts) for spec in specs]
+    scored = _of_conversation(judgement, answer, job)
+    results: list[Any] = [prior.get(spec.name) or score(spec, scored, verdicts) for spec in specs]
     if None in results or (answer.replies and evaluators is None):
         return judgement, results
     return _outcome(answer, judgement, tuple(results), grade(results, specs, verdicts), context)
@@ -155,10 +156,22 @@ async def _score_all(
     specs = job.case.evaluators if evaluators is None else evaluators
     turns = await _check_turns(job, answer, context, asking) if answer.replies and evaluators is None else []
     waiting = [spec for spec, result in zip(specs, results, strict=True) if result is None]
-    new_results = iter(await context.scorer.score_all(waiting, judgement, asking) if waiting else ())
+    scored_judgement = _of_conversation(judgement, answer, job)
+    new_results = iter(await context.scorer.score_all(waiting, scored_judgement, asking) if waiting else ())
     whole = [(spec, result or next(new_results)) for spec, result in zip(specs, results, strict=True)]
     graded, checked = _graded(job, [*turns, whole], context)
     return _outcome(answer, judgement, checked, graded, context)
+
+
+def _of_conversation(judgement: Judgement, answer: Answer, job: Job) -> Judgement:
+    """Return what the evaluators of a case score: for a conversation of AgentV (TypeScript), its transcript."""
+    if not answer.replies or job.case.details.aggregation is None:
+        return judgement
+    lines = [(message.role, content_text(message.content)) for message in job.case.input]
+    for reply in answer.replies:
+        lines += [(message.role, content_text(message.content)) for message in (reply.turn.input if reply.turn else ())]
+        lines.append(("assistant", reply.response.text))
+    return judgement.with_value("\n\n".join(f"{role}: {text}" for role, text in lines))
 
 
 def _graded(job: Job, groups: list[Checks], context: JobContext) -> tuple[Grade, tuple[EvaluatorResult, ...]]:
