@@ -50,7 +50,8 @@ class SessionFile:
     def first(self) -> list[dict[str, Any]]:
         """The first records of a file of JSON lines that are objects; empty for any other file."""
         records: list[dict[str, Any]] = []
-        if not self.head.lstrip().startswith(b"{"):
+        has_lines = self.path.lower().endswith((".jsonl", ".ndjson"))
+        if not has_lines and not self.head.lstrip().startswith(b"{"):
             return records
         with open(self.path, "rb") as stream:
             for _ in range(_FIRST_RECORDS):
@@ -58,7 +59,7 @@ class SessionFile:
                 data = json_or(line.removeprefix(_BOM), None) if line.strip() else None
                 if isinstance(data, dict):
                     records.append(data)
-                elif data is None and not records and line.strip():
+                elif data is None and not records and line.strip() and not has_lines:
                     return []
         return records
 
@@ -154,7 +155,7 @@ def _why_unknown(file: SessionFile) -> tuple[str, str]:
     """Return why no format recognizes a file, and the place: the file, or where its JSON is broken."""
     if not file.head:
         return "an empty or unreadable file", file.path
-    if not file.first and file.document is None and file.path.lower().endswith(".json"):
+    if not file.first and file.document is None and file.path.lower().endswith((".json", ".traj")):
         if os.path.getsize(file.path) > MAX_DOCUMENT_BYTES:
             return f"a document larger than {MAX_DOCUMENT_BYTES // 2**20} MB", file.path
         return "not valid JSON", _broken_place(file.path)

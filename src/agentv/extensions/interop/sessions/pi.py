@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from agentv.extensions.interop.sessions.branches import branch_of
 from agentv.model.token_counts import PI_USAGE, usage
 from agentv.sessions.session import (
     ReadLog,
@@ -38,7 +39,7 @@ class _Pi(SessionFormat):
         builder = SessionBuilder(self.agent)
         about = file.first[0]
         builder.learn(id=about.get("id"), cwd=about.get("cwd"), started=about.get("timestamp"))
-        for entry in _branch(file.records(log)):
+        for entry in branch_of(file.records(log), "id", "parentId"):
             if kind_of(entry) == "message":
                 _take(builder, object_in(entry, "message"), entry, log)
             elif kind_of(entry) == "model_change":
@@ -49,20 +50,6 @@ class _Pi(SessionFormat):
 
 
 PI = _Pi()
-
-
-def _branch(records: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Return the entries from the first to the last one. Entries form a tree; older files have no ids."""
-    entries = list(records)
-    by_id = {str(entry["id"]): entry for entry in entries if "parentId" in entry and entry.get("id")}
-    last = next((entry for entry in reversed(entries) if "parentId" in entry), None)
-    if last is None:
-        return entries
-    path: dict[str, dict[str, Any]] = {}
-    while last is not None and str(last.get("id")) not in path:  # a damaged file may have a cycle
-        path[str(last.get("id"))] = last
-        last = by_id.get(str(last.get("parentId")))
-    return reversed(path.values())
 
 
 def _take(builder: SessionBuilder, message: dict[str, Any], entry: dict[str, Any], log: ReadLog) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from agentv.extensions.interop.sessions.branches import branch_of
 from agentv.model.token_counts import UsageFields, usage
 from agentv.sessions.session import (
     ReadLog,
@@ -38,7 +39,7 @@ class _QwenCode(SessionFormat):
 
     def read(self, file: SessionFile, log: ReadLog) -> Iterator[Session]:
         builder = SessionBuilder(self.agent)
-        for record in _branch(list(file.records(log))):
+        for record in branch_of(file.records(log), "uuid", "parentUuid"):
             builder.learn(id=record.get("sessionId"), cwd=record.get("cwd"), started=record.get("timestamp"))
             _take(builder, record, log)
         builder.learn(id=file.stem)
@@ -48,20 +49,8 @@ class _QwenCode(SessionFormat):
 QWEN_CODE = _QwenCode()
 
 
-def _branch(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records that lead to the last one: going back to an earlier request starts a branch."""
-    by_id = {record["uuid"]: record for record in records if isinstance(record.get("uuid"), str)}
-    branch: dict[str, dict[str, Any]] = {}
-    record = next((record for record in reversed(records) if isinstance(record.get("uuid"), str)), None)
-    while record is not None and record["uuid"] not in branch:
-        branch[record["uuid"]] = record
-        parent = record.get("parentUuid")
-        record = by_id.get(parent) if isinstance(parent, str) else None
-    return list(reversed(branch.values()))
-
-
 def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> None:
-    kind, id = kind_of(record), record["uuid"]
+    kind, id = kind_of(record), record.get("uuid")
     parts = objects_in(object_in(record, "message").get("parts"))
     at_ms = builder.see_time(record.get("timestamp"))
     text = text_of([part for part in parts if not part.get("thought")])
