@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ _FAMILIES = (
     *("session.", "assistant.", "tool.", "user.", "system.", "hook.", "abort", "skill.", "subagent.", "permission."),
     *("command.", "external_tool.", "elicitation.", "pending_messages.", "sampling.", "mcp.", "model."),
 )
+_EXIT = re.compile(r"<(?:exited|shellId: \S+ completed) with exit code (\d+)>\s*$")
 _INJECTED = ("skill-", "agent-", "system")
 """Starts of the sources of messages that the user did not write."""
 
@@ -62,10 +64,12 @@ def _take(builder: SessionBuilder, record: dict[str, Any], log: ReadLog) -> None
     elif kind == "skill.invoked" and not builder.has_called("skill", data.get("name")):
         builder.add_call(f"skill {data.get('name')}", "skill", {"skill": data.get("name")}, at_ms)
     elif kind == "tool.execution_complete":
-        failed = not data.get("success", True) or number(data.get("shellExecution"), "exitCode") > 0
         result = data.get("result")
         text = object_in(data, "result").get("content") if isinstance(result, dict) else result
         output = text or object_in(data, "error").get("message")
+        code = _EXIT.search(output) if isinstance(output, str) else None
+        failed = not data.get("success", True) or number(data.get("shellExecution"), "exitCode") > 0
+        failed = failed or bool(code and int(code[1]))
         builder.add_result(str(data.get("toolCallId", "")), output, at_ms, failed=failed)
     elif kind in ("session.usage_record", "assistant.usage"):
         builder.usages[len(builder.usages)] = usage(data.get("usage") or data, COPILOT_USAGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from agentv.model.token_counts import UsageFields, usage
 from agentv.sessions.session import (
     ReadLog,
     Session,
@@ -20,6 +21,7 @@ from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of
 
 _INITIAL, _SET, _PUSH, _DELETE = range(4)
+_USAGE = UsageFields(("promptTokens",), ("completionTokens",))
 _TEXT_KINDS = ("", "markdownContent", "markdownVuln")
 _IGNORED = frozenset((
     "autoModeResolution", "clearToPreviousToolInvocation", "codeblockUri", "command", "confirmation",
@@ -105,6 +107,7 @@ def _take(builder: SessionBuilder, request: dict[str, Any], place: int, log: Rea
     timings = object_in(result, "timings").get("totalElapsed")
     if isinstance(timings, int | float) and at_ms is not None:
         builder.see_time(at_ms + timings)
+    builder.usages[place] = usage(object_in(result, "usage"), _USAGE)
     metadata = object_in(result, "metadata")
     rounds = objects_in(metadata.get("toolCallRounds"))
     if rounds and any(objects_in(entry.get("toolCalls")) for entry in rounds):
@@ -126,10 +129,18 @@ def _take_rounds(builder: SessionBuilder, rounds: list[dict[str, Any]], results:
 
 
 def _result(result: Any) -> Any:
-    """Return the text of a tool result; its other parts are trees for display."""
+    """Return the text of a tool result: its parts are texts, or trees with texts."""
     parts = objects_in(object_in({"result": result}, "result").get("content"))
-    texts = [part["value"] for part in parts if isinstance(part.get("value"), str)]
+    texts = [text for part in parts if (text := _tree_text(part.get("value")))]
     return "\n".join(texts) if texts else None
+
+
+def _tree_text(value: Any) -> str:
+    """Return a text, or the texts in the nodes of a tree."""
+    if not isinstance(value, dict):
+        return value if isinstance(value, str) else ""
+    nodes = [object_in(value, "node"), *objects_in(value.get("children"))]
+    return str(value.get("text") or "") + "".join(map(_tree_text, filter(None, nodes)))
 
 
 def _take_shown(builder: SessionBuilder, parts: list[dict[str, Any]], place: int, log: ReadLog) -> None:
