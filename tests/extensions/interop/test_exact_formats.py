@@ -222,11 +222,26 @@ def test_tool_calls_of_adk_must_be_the_same_unless_its_configuration_differs(fol
     assert command("cases", "a.evalset.json").printed[0]["evaluators"][-1]["mode"] == "in_order"
 
 
+@pytest.mark.parametrize(("threshold", "verdict"), [(0.6, "fail"), (0.5, "pass")])
+def test_a_case_of_adk_passes_if_every_criterion_reaches_its_threshold(folder, command, threshold, verdict):
+    rubrics = [{"rubric_id": name, "rubric_content": {"text_property": name}} for name in ("kind", "short")]
+    quality = {"threshold": threshold, "rubrics": rubrics}
+    folder.write("test_config.json", {"criteria": {"rubric_based_final_response_quality_v1": quality}})
+    turn = {"user_content": {"parts": [{"text": "Hi"}]}}
+    folder.write("a.evalset.json", {"eval_set_id": "home", "eval_cases": [{"eval_id": "e", "conversation": [turn]}]})
+    checks = [{"id": name, "satisfied": name == "kind", "reasoning": ""} for name in ("kind", "short")]
+    judge = {"name": "judge", "provider": "mock", "response": json.dumps({"checks": checks, "overall_reasoning": ""})}
+    target = {"name": "default", "provider": "mock", "response": "Hi"}
+    folder.write(".agentv/targets.yaml", {"targets": [target, judge]})
+    command("eval", "a.evalset.json", "--out", "run", "--judge", "judge")
+    assert json.loads((folder.path / "run/results.jsonl").read_text("utf-8"))["verdict"] == verdict
+
+
 @pytest.mark.parametrize("steps", [{"intermediate_data": {"tool_uses": []}}, {}])
 def test_a_turn_of_adk_without_expected_calls_allows_no_call(folder, command, steps):
     call = "tool_calls: [{tool: set}]"
     folder.write(".agentv/targets.yaml", f"targets: [{{name: default, provider: mock, response: Hi, {call}}}]\n")
-    turn = {"user_content": {"parts": [{"text": "Hi"}]}, **steps}
+    turn = {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Hi"}]}, **steps}
     folder.write("a.evalset.json", {"eval_set_id": "home", "eval_cases": [{"eval_id": "e", "conversation": [turn]}]})
     command("eval", "a.evalset.json", "--out", "run")
     assert json.loads((folder.path / "run/results.jsonl").read_text("utf-8"))["verdict"] == "fail"

@@ -67,6 +67,11 @@ def seal(record: dict[str, Any], key: str, case: EvalCase, fields: Collection[st
     return {**record, **({key: metadata} if metadata else {})}
 
 
+def is_written(data: dict[str, Any], key: str) -> bool:
+    """Whether `seal` added parts of a case to the metadata under `key`."""
+    return bool(object_at(data.get(key), _OWN))
+
+
 def restore(row: dict[str, Any], data: dict[str, Any], key: str, lose: Lose) -> dict[str, Any]:
     """Return the row with the parts that `seal` added to the metadata under `key`, unless the rest was edited."""
     own = object_at(data.get(key), _OWN)

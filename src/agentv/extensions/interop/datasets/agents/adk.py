@@ -33,6 +33,7 @@ from agentv.extensions.interop.datasets.agents.adk_criteria import (
     CONFIGS,
     MOST_INVOCATIONS,
     NO_CRITERION,
+    PASS_LIMIT,
     QUALITY,
     RUBRIC_TYPES,
     AdkCriteria,
@@ -45,6 +46,7 @@ from agentv.extensions.interop.datasets.written_case import (
     count_user_losses,
     criteria_of,
     is_call_list,
+    is_written,
     restore,
     seal,
 )
@@ -68,7 +70,9 @@ _CASE_KEYS = (
 )
 _TURN = ("query", "expected_tool_use", "reference")
 _MEAN = "ADK compares the mean of the turns with a limit, and here each turn must reach it"
-_NO_ANSWER = "a turn without a final response, which ADK scores 0 by response_match_score: its answer is not checked"
+_NO_ANSWER = "A turn has no final response, so that ADK scores 0 by response_match_score: add it, or other criteria"
+_LETTERS = "letters of answers that are not ASCII: ADK compares words with them, and ROUGE here leaves them out"
+_EVERY_CRITERION = {"verdicts": {"pass": 0.0, "borderline": 0.0}}
 _NO_CRITERIA = "the configuration has no criteria, without which ADK checks nothing: here a judge checks the answers"
 _NO_RUBRICS = "rubrics that ADK ignores, because no criterion uses their `type`: here a judge checks them"
 
@@ -134,16 +138,19 @@ class _ADK(ForeignFormat):
         scenario = first_of(data, "conversation_scenario", "conversationScenario")
         row: dict[str, Any] = {
             "id": first_of(data, *_IDS, "name"),
-            "rubrics": list({item["id"]: item for item in (*criteria.rubrics, *rubrics_in(data))}.values()),
-            "case_error": NO_CRITERION if criteria.is_unusable and "prompt" not in data else None,
+            "rubrics": rubrics_in(data),
+            "case_error": None if is_written(data, "metadata") else _error(data, criteria),
             "metadata": {**_others(data), **object_at(data, "metadata"), **filled({"session_input": session})},
         }
+        checks = [turn.get("assertions") for turn in turns] or [criteria.rubrics if isinstance(scenario, dict) else ()]
+        if all(checks) and not row["rubrics"] and not is_written(data, "metadata"):
+            row["execution"] = _EVERY_CRITERION
         if turns:
             return [restore(with_turns(row, turns), data, "metadata", lose)]
         if isinstance(scenario, dict):
             plan = text_of(scenario.get("conversation_plan"))
             user = {"goal": plan, "persona": _persona(first_of(scenario, "user_persona", "userPersona"), lose)}
-            row |= {"input": text_of(scenario.get("starting_prompt")) or plan, "assertions": [*criteria.tool_rubrics]}
+            row |= {"input": text_of(scenario.get("starting_prompt")) or plan, "assertions": [*criteria.rubrics]}
             if criteria.most_turns:
                 row["user"] = {**filled(user), "max_turns": criteria.most_turns}
         elif not is_blank(data.get("prompt")):
@@ -206,6 +213,24 @@ def _others(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if _snake(key) not in _CASE_KEYS and not is_blank(value)}
 
 
+def _answers(data: dict[str, Any]) -> list[str]:
+    """Return the final responses of the turns of a case; blank ones where there are none."""
+    turns = [turn for turn in data.get("conversation") or data.get("data") or () if isinstance(turn, dict)]
+    answers = (first_of(turn, "final_response", "finalResponse", "reference") for turn in turns)
+    return ["" if answer is None else _text(answer) for answer in answers]
+
+
+def _has_letters(text: str) -> bool:
+    return any(letter.isalnum() and not letter.isascii() for letter in text)
+
+
+def _error(data: dict[str, Any], criteria: AdkCriteria) -> str | None:
+    """Return why a case cannot pass or run."""
+    if criteria.is_unusable and "prompt" not in data:
+        return NO_CRITERION
+    return _NO_ANSWER if "response_match_score" in criteria.names and not all(_answers(data)) else None
+
+
 def _differences(data: dict[str, Any], criteria: AdkCriteria) -> Iterator[str]:
     """Yield what ADK does in another way with a case."""
     turns = [turn for turn in data.get("conversation") or data.get("data") or () if isinstance(turn, dict)]
@@ -214,9 +239,8 @@ def _differences(data: dict[str, Any], criteria: AdkCriteria) -> Iterator[str]:
         yield _NO_CRITERIA
     if len(turns) > 1 and criteria.has_limits:
         yield _MEAN
-    if "response_match_score" in criteria.names:
-        answers = (first_of(turn, "final_response", "finalResponse", "reference") for turn in turns)
-        yield from (_NO_ANSWER for answer in answers if is_blank(answer) or not _text(answer))
+    if "response_match_score" in criteria.names and any(_has_letters(answer) for answer in _answers(data)):
+        yield _LETTERS
     types = {kind for name, kind in RUBRIC_TYPES.items() if name in criteria.names}
     items = [item for part in (data, *turns) for item in part.get("rubrics") or () if isinstance(item, dict)]
     if "prompt" not in data and not {text_of(item.get("type")) for item in items} <= types:
@@ -237,7 +261,12 @@ def _new_turn(turn: dict[str, Any], criteria: AdkCriteria, lose: Lose) -> dict[s
         lose,
     )
     return (
-        {**row, "assertions": [*row.get("assertions", ()), {"type": "rubric", "rubrics": rubrics}]} if rubrics else row
+        {
+            **row,
+            "assertions": [*row.get("assertions", ()), {"type": "rubric", "rubrics": rubrics, "required": PASS_LIMIT}],
+        }
+        if rubrics
+        else row
     )
 
 
@@ -260,7 +289,7 @@ def _turn(question: Any, answer: Any, calls: list[dict[str, Any]], criteria: Adk
     if any(isinstance(part, dict) and is_blank(part.get("text")) for part in parts or ()):
         lose("parts of a message that are not text")
     reference = _text(answer) if not is_blank(answer) else ""
-    checks = [*(criteria.answers if reference else ()), *criteria.tool_rubrics]
+    checks = [*(criteria.answers if reference else ()), *criteria.rubrics]
     if criteria.calls and (calls or criteria.calls["mode"] == "exact"):
         expected = [{"tool": call["tool"], "args": call["input"] or {}} for call in calls]
         checks.append({"type": "tool_trajectory", **criteria.calls, "expected": expected})

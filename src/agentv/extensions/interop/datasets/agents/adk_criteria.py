@@ -35,6 +35,9 @@ _MODES = {
     "2": "superset",
 }
 _ROUGE = {"type": "rouge", "variant": "rouge1", "stem": True}
+PASS_LIMIT = 0.8
+"""The score that a judge must give where ADK asks whether an answer is valid."""
+
 NO_CRITERION = "None of the criteria of ADK can be used here: evaluate the agent with ADK"
 """Why a case cannot run. A judge would decide about something else."""
 
@@ -42,15 +45,14 @@ _JUDGED = ("final_response_match_v2", "response_evaluation_score")
 
 
 class AdkCriteria(NamedTuple):
-    """How the turns of an eval set are checked: settings of the tool trajectory, evaluators of answers, and rubrics.
+    """How the turns of an eval set are checked: settings of the tool trajectory, evaluators of answers, and of rubrics.
 
-    `tool_rubrics` are evaluators that see the tool calls of each turn.
+    All have a minimum, and a case passes if they reach it.
     """
 
     calls: dict[str, Any] | None
     answers: tuple[dict[str, Any], ...]
     rubrics: tuple[dict[str, Any], ...]
-    tool_rubrics: tuple[dict[str, Any], ...]
     most_turns: int
     names: frozenset[str]
     has_limits: bool
@@ -58,7 +60,7 @@ class AdkCriteria(NamedTuple):
     @property
     def is_unusable(self) -> bool:
         """Whether there are criteria, and none that can be used here."""
-        return bool(self.names) and not (self.calls or self.answers or self.rubrics or self.tool_rubrics)
+        return bool(self.names) and not (self.calls or self.answers or self.rubrics)
 
 
 def read_criteria(path: str, lose: Lose) -> AdkCriteria:
@@ -73,7 +75,6 @@ def read_criteria(path: str, lose: Lose) -> AdkCriteria:
     calls: dict[str, Any] | None = None
     answers: list[dict[str, Any]] = []
     rubrics: list[dict[str, Any]] = []
-    tool_rubrics: list[dict[str, Any]] = []
     names = []
     for name, value in limits.items():
         options: dict[str, Any] = value if isinstance(value, dict) else {"threshold": value}
@@ -83,26 +84,24 @@ def read_criteria(path: str, lose: Lose) -> AdkCriteria:
         if name == "tool_trajectory_avg_score":
             mode = text_of(first_of(options, "match_type", "matchType") or 0).upper()
             ignored = first_of(options, "ignore_args", "ignoreArgs") is True
-            calls = {"mode": _MODES[mode], "args_match": "ignore" if ignored else "exact", "required": True}
+            calls = {"mode": _MODES[mode], "args_match": "ignore" if ignored else "exact", "required": 1.0}
         elif name == "response_match_score":  # ROUGE-1 with stemming
-            answers.append({**_ROUGE, "threshold": options["threshold"], "required": True})
+            answers.append({**_ROUGE, "threshold": options["threshold"], "required": 1.0})
         elif name in _JUDGED:
-            answers.append({"type": "llm_judge", "required": True})
+            answers.append({"type": "llm_judge", "required": PASS_LIMIT})
         elif name in (QUALITY, _TOOL_USE):
             items, limit = rubrics_in(options), options.get("threshold")
             if len(items) < len(options.get("rubrics") or ()):
                 lose("rubrics without 'text_property', which ADK refuses")
-            if name == QUALITY:
-                rubrics = [{**item, "required": True} for item in items] if limit == 1 else items
-            elif items:
-                share = limit if isinstance(limit, int | float) and 0 < limit <= 1 else True
-                tool_rubrics.append({"type": "rubric", "rubrics": items, "include_trace": True, "required": share})
+            share = limit if isinstance(limit, int | float) and 0 < limit <= 1 else PASS_LIMIT
+            items = [{**item, "required": False} for item in items]  # the mean of all decides
+            trace = {"include_trace": True} if name == _TOOL_USE else {}
+            rubrics += [{"type": "rubric", "rubrics": items, **trace, "required": share}] if items else []
         else:
             lose(f"the criterion '{name}' of ADK")
-    has_limits = limits.get("tool_trajectory_avg_score", 1) != 1 or "response_match_score" in limits
+    has_limits = limits.get("tool_trajectory_avg_score", 1) != 1 or "response_match_score" in limits or bool(rubrics)
     most = _most_turns(object_at(document, "user_simulator_config"), lose)
-    parts = (tuple(answers), tuple(rubrics), tuple(tool_rubrics))
-    return AdkCriteria(calls, *parts, most, frozenset(names), has_limits)
+    return AdkCriteria(calls, tuple(answers), tuple(rubrics), most, frozenset(names), has_limits)
 
 
 def _most_turns(simulator: dict[str, Any], lose: Lose) -> int:
