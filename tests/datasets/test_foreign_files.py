@@ -9,6 +9,12 @@ from agentv.support.yaml.yaml_parser import indentation_hint
     ("file", "content", "named"),
     [
         ("other.yaml", {"targets": []}, "a targets file"),
+        ("task.yaml", "id: a\ninputs: {prompt: x}\ngraders: [{type: trigger}]\n", "a task of waza"),
+        (
+            "up.yaml",
+            "schema_version: v1\nengine: {}\nskills: [{path: .}]\ncases: {files: [a.yaml]}\n",
+            "an eval of skill-up",
+        ),
         ("page.jsonl", "<!DOCTYPE html>\n<html></html>\n", "an HTML page"),
         ("page.yaml", "<html>\n</html>\n", "an HTML page"),
         ("data.parquet", b"PAR1\0\0", "Not a valid Parquet file"),

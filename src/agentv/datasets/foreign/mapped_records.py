@@ -38,7 +38,7 @@ from agentv.datasets.foreign.foreign_format import (
 from agentv.datasets.foreign.records import SAMPLE, Record, RecordFile
 from agentv.datasets.foreign.values import OUTCOME, is_blank, metadata_of, parsed, with_outcome
 from agentv.datasets.formats.dataset_format import Document, Source, read_head, sidecar_of
-from agentv.datasets.formats.foreign_files import results_in
+from agentv.datasets.formats.foreign_files import name_of_document, results_in
 from agentv.errors import InvalidDatasetError
 from agentv.settings.settings_reader import aliases_of, known_keys
 
@@ -70,7 +70,7 @@ class _MappedRecords(ForeignFormat):
             return True
         if file.suffix == ".json" and file.kind == "json" and file.is_array:
             return True
-        rows = rows_of(file)
+        rows = [] if name_of_document(document_of(file)) else rows_of(file)
         is_document = file.kind == "json" and not file.is_array
         is_ours = not is_document and any("input" in row and ("id" in row or file.kind == "jsonl") for row in rows)
         if is_ours or not any(row.keys() - {"id"} for row in rows) or any(map(is_result, rows)):

@@ -21,6 +21,9 @@ _DOCUMENTS = {
     "testRunData": "a results file of DeepEval",
     "targets": "a targets file",
     "guideline_patterns": "a configuration of agentv",
+    "schema_version skills engine cases": "an eval of skill-up",
+    "inputs graders": "a task of waza",
+    "inputs expected": "a task of waza",
 }
 _WRITE_CASES = "Write the cases in a YAML or JSONL file"
 _REPORT = "To see its results, use `agentv report`"
@@ -36,12 +39,15 @@ _KINDS = {
 """Endings of files that are never datasets, the longer ones first: what they are, and what to do."""
 
 HTML = "an HTML page"
-_ADVICE = {
+ADVICE = {
     HTML: "Download the file itself",
     "a targets file": "Pass the dataset; the targets file is found by its name",
     "a configuration of agentv": "Pass the dataset",
     "a results file of DeepEval": _REPORT,
+    "an eval of skill-up": "Run it with skill-up",
+    "a task of waza": "Pass the eval file that lists it",
 }
+"""What to do with a file that is something else."""
 
 
 def name_of_document(keys: Collection[str]) -> str:
@@ -86,9 +92,9 @@ def hint_for(path: str, head: bytes, keys: Collection[str]) -> str:
         if path.lower().endswith(ending):
             return f"This is {what}. {advice}"
     name = text or results_in(path, head) or name_of_document(keys)
-    if name and not text and name not in _ADVICE and name not in _DOCUMENTS.values():
+    if name and not text and name not in ADVICE and name not in _DOCUMENTS.values():
         return f"The file has {name}, not cases. {_REPORT}"
-    advice = _ADVICE.get(name, "Write its cases in a YAML or JSONL file")
+    advice = ADVICE.get(name, "Write its cases in a YAML or JSONL file")
     return f"This looks like {name}, not a dataset. {advice}" if name else ""
 
 

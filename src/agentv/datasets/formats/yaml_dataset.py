@@ -12,7 +12,7 @@ from agentv.datasets.case.keys import CASE_LIST_KEYS
 from agentv.datasets.formats import dataset_format as formats
 from agentv.datasets.formats.case_files import CaseFile, files_named, folders_without_case, is_reference, read_cases
 from agentv.datasets.formats.dataset_format import BadRow, Batch, Content, DatasetFormat, Document, ReadOptions, Source
-from agentv.datasets.formats.foreign_files import hint_for, name_of_document
+from agentv.datasets.formats.foreign_files import ADVICE, hint_for, name_of_document
 from agentv.datasets.variables import MARK, insert_environment
 from agentv.errors import DatasetError, DatasetParseError, DatasetWarning, InvalidDatasetError, LossWarning
 from agentv.lazy_regex import lazy_regex
@@ -129,7 +129,8 @@ class _Yaml(DatasetFormat):
             what, hint = "Missing required field: 'evalcases'", _missing_list_hint(path, data)
             raise InvalidDatasetError(headline, what, hint, path=path, line=1, field="evalcases")
         if (name := name_of_document(data)) and "targets file" not in name:
-            what, hint = f"This looks like {name}", "List its cases under 'evalcases:' of a new file"
+            hint = ADVICE.get(name, "List its cases under 'evalcases:' of a new file")
+            what = f"This looks like {name}"
             raise InvalidDatasetError(headline, what, hint, path=path, line=1)
         names = [name for name in data if name in CASE_LIST_KEYS]
         if len(names) > 1:
