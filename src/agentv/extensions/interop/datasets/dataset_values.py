@@ -10,7 +10,6 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import (
     filled,
     is_blank,
-    message_of,
     messages_of,
     object_at,
     parsed,
@@ -67,20 +66,24 @@ def cell_list(value: Any, delimiter: str = "|") -> list[str]:
 
 def reference_of(value: Any, lose: Lose) -> Any:
     """Return a reference of any type; of an object with one value, that value."""
-    if isinstance(value, list) and value and all(map(_is_message, value)):
-        return messages_of(value, lose)
-    if _is_message(value):
-        return [message_of(value, lose)]
     inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else None
-    if _is_message(inner):
-        return [message_of(inner, lose)]
+    for part in (value, inner):
+        items = part if isinstance(part, list) else [part]
+        if items and all(map(_is_message, items)):
+            messages = messages_of(items, lose)
+            asked = [place for place, message in enumerate(messages, 1) if message["role"] == "user"]
+            return messages[asked[-1] :] or messages if asked else messages
     return inner if inner is not None and next(iter(value)) in _ANSWERS and not is_blank(inner) else value
 
 
 def _is_message(value: Any) -> bool:
     """Whether a value is a message of a chat API, or one that LangChain wrote."""
-    has_data = isinstance(value, dict) and "type" in value and "content" in object_at(value, "data")
-    return isinstance(value, dict) and ("role" in value or "kwargs" in value or has_data)
+    if not isinstance(value, dict):
+        return False
+    is_typed = value.get("type") in ("human", "ai", "tool") and (
+        "content" in value or "content" in object_at(value, "data")
+    )
+    return is_typed or "role" in value or "kwargs" in value
 
 
 def split_conversation(messages: list[dict[str, Any]], lose: Lose) -> dict[str, Any]:

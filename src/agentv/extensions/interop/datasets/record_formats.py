@@ -78,7 +78,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
             "id": "id",
             "input": "question: inputs",
             "expected_output": "reference: reference_outputs outputs",
-            "tags": "texts: split",
+            "tags": "texts: split metadata.dataset_split",
             "metadata": "json: metadata",
         },
         "unused": "attachments",
