@@ -198,6 +198,54 @@ def test_the_database_of_opencode_is_read(tmp_path):
     assert list(log.skipped) == ["the work of a sub-agent, which is part of another session"]
 
 
+def test_a_newer_database_of_opencode_is_read_with_the_sessions_of_older_tables(tmp_path):
+    path = tmp_path / "opencode.db"
+    call = {"type": "tool", "id": "c1", "name": "bash"}
+    failed = {"status": "error", "input": '{"command": "make"}', "error": {"type": "unknown", "message": "no make"}}
+    done = {"status": "completed", "input": {"command": "ls"}, "content": [{"type": "text", "text": "a.py"}]}
+    answer = {
+        "model": {"id": "m", "providerID": "p"},
+        "tokens": {"input": 5, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+        "cost": 0.5,
+        "time": {"created": 2000, "completed": 3000},
+        "content": [{**call, "state": failed}, {**call, "id": "c2", "state": done}, {"type": "text", "text": "Done"}],
+    }
+    rows = [
+        ("user", {"text": "Build it", "time": {"created": 1000}}),
+        ("idle", {}),
+        ("assistant", answer),
+        ("strange", {}),
+        ("user", {"text": "Taken back"}),
+    ]
+    with sqlite3.connect(path) as database:
+        database.executescript(
+            "CREATE TABLE session_v2 (id TEXT, parent_id TEXT, directory TEXT, time_created INTEGER, revert TEXT);"
+            "CREATE TABLE session_message (id TEXT, session_id TEXT, type TEXT, seq INTEGER, data TEXT);"
+            "CREATE TABLE session (id TEXT, parent_id TEXT, directory TEXT, time_created INTEGER);"
+            "CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT);"
+            "CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, data TEXT);"
+            """INSERT INTO session_v2 VALUES ('ses_2', NULL, '/app', 1000, '{"messageID": "msg_4"}');"""
+            "INSERT INTO session VALUES ('ses_2', NULL, '/app', 1000);"
+            "INSERT INTO session VALUES ('ses_1', NULL, '/app', 500);"
+            """INSERT INTO message VALUES ('m1', 'ses_1', 1, '{"role": "user"}'), ('m2', 'ses_1', 2, '{}');"""
+            """INSERT INTO part VALUES ('p1', 'm1', 'ses_1', '{"type": "text", "text": "Hi"}');"""
+            """INSERT INTO part VALUES ('p2', 'm2', 'ses_1', '{"type": "text", "text": "Hello"}');"""
+        )
+        for seq, (kind, data) in enumerate(rows):
+            row = (f"msg_{seq}", "ses_2", kind, seq, json.dumps(data))
+            database.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?)", row)
+    database.close()
+    log = ReadLog()
+    newer, older = read_sessions([str(path)], log)
+    keys = ("id", "model", "requests", "answers", "tools", "outputs", "usage", "cost_usd", "tool_errors")
+    assert shape(newer, keys) == {
+        **{"id": "ses_2", "model": "m", "requests": ["Build it"], "answers": ["Done"], "tools": [["bash", "bash"]]},
+        **{"outputs": ["no make", "a.py"], "usage": [5, 2], "cost_usd": 0.5, "tool_errors": 1},
+    }
+    assert shape(older, ("id", "requests", "answers")) == {"id": "ses_1", "requests": ["Hi"], "answers": ["Hello"]}
+    assert list(log.unknown) == ["opencode 'strange'"]
+
+
 def test_other_files_are_not_sessions(tmp_path):
     for name, content in {
         "a.jsonl": '{"id": "1", "input": "x"}\n',

@@ -13,17 +13,25 @@ from agentv.sessions.session import (
     Session,
     SessionBuilder,
     SessionFormat,
+    decoded,
     iso_time,
     kind_of,
     object_in,
     objects_in,
 )
 from agentv.sessions.session_file import SessionFile
-from agentv.sessions.turns import number
+from agentv.sessions.turns import number, text_of
 from agentv.support.json_values import json_or
 
 _IGNORED = frozenset((
     "step-start", "step-finish", "reasoning", "patch", "snapshot", "agent", "retry", "compaction", "subtask",
+))  # fmt: skip
+_TABLES = {"session", "message", "part"}
+_NEWER_TABLES = {"session_v2", "session_message"}
+_SESSIONS = "SELECT * FROM session ORDER BY time_created"
+_NEWER_SESSIONS = "SELECT * FROM session_v2 ORDER BY time_created"
+_NOT_MESSAGES = frozenset((
+    "agent-switched", "compaction", "idle", "model-switched", "shell", "synthetic", "system",
 ))  # fmt: skip
 _DATABASE = b"SQLite format 3\x00"
 
@@ -59,10 +67,15 @@ class _OpenCode(SessionFormat):
 
     def _read_database(self, path: str, log: ReadLog) -> Iterator[Session]:
         with closing(_open(path)) as database:
-            rows = database.execute("SELECT id, parent_id, directory, time_created FROM session ORDER BY time_created")
-            for id, parent, folder, created in rows.fetchall():
-                about = {"id": id, "parentID": parent, "directory": folder, "time": {"created": created}}
-                yield from self._session(about, _rows(database, id), path, log)
+            names = _tables(database)
+            newer = _sessions(database, _NEWER_SESSIONS) if names >= _NEWER_TABLES else []
+            older = _sessions(database, _SESSIONS) if names >= _TABLES else []
+            for about in newer:
+                yield from self._session(about, _newer_messages(database, str(about["id"]), log), path, log)
+            migrated = {about["id"] for about in newer}
+            for about in older:
+                if about["id"] not in migrated:
+                    yield from self._session(about, _rows(database, str(about["id"])), path, log)
 
     def _session(
         self, about: dict[str, Any], messages: Iterable[_Message], path: str, log: ReadLog
@@ -97,10 +110,53 @@ def _is_database(path: str) -> bool:
 
     try:
         with closing(_open(path)) as database:
-            rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            names = _tables(database)
     except sqlite3.Error:
         return False
-    return {"session", "message", "part"} <= {name for (name,) in rows}
+    return names >= _TABLES or names >= _NEWER_TABLES
+
+
+def _tables(database: Any) -> set[str]:
+    return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def _sessions(database: Any, query: str) -> list[dict[str, Any]]:
+    """Return what a table of sessions has about each, in order of time."""
+    cursor = database.execute(query)
+    names = [column[0] for column in cursor.description]
+    rows = [dict(zip(names, row, strict=True)) for row in cursor]
+    return [
+        {
+            **{"id": row["id"], "parentID": row["parent_id"], "directory": row["directory"]},
+            **{"time": {"created": row["time_created"]}, "revert": decoded(row.get("revert"))},
+        }
+        for row in rows
+    ]
+
+
+def _newer_messages(database: Any, session: str, log: ReadLog) -> Iterator[_Message]:
+    """Yield the messages of a database whose rows have the parts of a message as its content."""
+    query = "SELECT id, type, data FROM session_message WHERE session_id = ? ORDER BY seq"
+    for id, kind, text in database.execute(query, (session,)).fetchall():
+        data = object_in({"data": json_or(text, None)}, "data")
+        info = {**data, "id": id, "role": kind, "modelID": object_in(data, "model").get("id")}
+        if kind == "user":
+            files = [{"type": "file"} for _ in objects_in(data.get("files"))]
+            yield _Message(info, [{"type": "text", "text": data.get("text")}, *files])
+        elif kind == "assistant":
+            yield _Message(info, [_older_part(part) for part in objects_in(data.get("content"))])
+        elif kind not in _NOT_MESSAGES:
+            log.meet_unknown("opencode", kind)
+
+
+def _older_part(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part as the older database has it."""
+    if part.get("type") != "tool":
+        return part
+    state = object_in(part, "state")
+    error = object_in(state, "error").get("message") or state.get("error")
+    state = {**state, "input": decoded(state.get("input")), "output": text_of(state.get("content")), "error": error}
+    return {"type": "tool", "callID": part.get("id"), "tool": part.get("name"), "state": state}
 
 
 def _rows(database: Any, session: str) -> Iterator[_Message]:
