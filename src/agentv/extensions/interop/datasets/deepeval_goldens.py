@@ -72,6 +72,9 @@ _OUTCOMES = (
 )
 """Keys that tell conversations of DeepEval from other records with a `scenario`."""
 
+_TURN_PARTS = ("tools_called", "retrieval_context", "mcp_tools_called", "mcp_resources_called", "mcp_prompts_called")
+"""What a turn has in addition to its text."""
+
 _OWN = frozenset((*_USED, "comments", "custom_column_key_values"))
 _MUSTS = (("must",), ("must_not", "mustNot"))
 _ROLES = {"user", "assistant"}
@@ -168,7 +171,11 @@ def _single(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
 def _conversation(data: dict[str, Any], lose: Lose) -> dict[str, Any]:
     """Return a conversation: a simulated user follows the scenario, after the turns of the golden."""
     turns = parsed(data.get("turns"))
-    messages = [message_of(turn, lose) for turn in turns] if isinstance(turns, list) and turns else []
+    turns = turns if isinstance(turns, list) else []
+    messages = [message_of(turn, lose) for turn in turns]
+    for key in _TURN_PARTS:
+        if any(isinstance(turn, dict) and not is_blank(turn.get(key)) for turn in turns):
+            lose(f"`{key}` of a turn")
     outcome = text_of(first_of(data, "expected_outcome", "expectedOutcome"))
     user = {
         "goal": text_of(data["scenario"]),
