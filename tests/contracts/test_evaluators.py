@@ -41,6 +41,7 @@ OWN = {
     "context_graded": {"grades": "faithfulness", "passages": {"json_path": "context"}},
     "embedding_similarity": {"value": ["a"]},
     "model_graded": {"prompt": "{{ output }}", "value": "Greets"},
+    "tool_steps": {"check": "tool-used", "value": "search"},
     "scoring_function": {"evaluators": [{"type": "contains", "value": "a"}], "function": "judge.py"},
 }
 """Settings of types with required settings, or with several values."""

@@ -57,6 +57,7 @@ NEEDED = {
     "embedding_similarity": {"value": ["a"]},
     "model_graded": {"prompt": "{{ output }}"},
     "scoring_function": {"evaluators": ["x"], "function": "judge.py"},
+    "tool_steps": {"check": "tool-used", "value": "x"},
 }
 
 

@@ -508,14 +508,6 @@ def test_variables_may_be_in_a_file(folder):
     assert "which promptfoo does not read. Name the file without file://" in str(error)
 
 
-def test_the_case_of_tool_names_is_named_where_it_could_hide_a_failure(folder):
-    text = "prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: PREFIXtrajectory:tool-used, value: search}]}]\n"
-    for prefix in ("", "not-"):
-        cases = folder.load(folder.write("promptfooconfig.yaml", text.replace("PREFIX", prefix)))
-        lost = [str(warning) for warning in cases.warnings if isinstance(warning, LossWarning)]
-        assert any("the case of tool names" in line for line in lost) == bool(prefix)
-
-
 def test_a_date_without_quotes_is_named(folder, command):
     text = "prompts: ['{{d}}']\nproviders: [echo]\ntests: [{vars: {d: DATE}, assert: [{type: contains, value: '2'}]}]\n"
     ended = command("eval", folder.write("promptfooconfig.yaml", text.replace("DATE", "2024-01-02")))

@@ -8,6 +8,7 @@ ROWS = {
         "embedding_similarity": f"{_HERE}.evaluators.embedded_texts:EmbeddingSimilarity",
         "model_graded": f"{_HERE}.evaluators.rubric_prompt:ModelGraded",
         "scoring_function": f"{_HERE}.evaluators.scoring_function:ScoringFunction",
+        "tool_steps": f"{_HERE}.evaluators.tool_steps:ToolSteps",
     },
     "agentv.foreign_formats": {
         "agentv-5": f"{_HERE}.agentv5.agentv_suite:AGENTV_SUITE",

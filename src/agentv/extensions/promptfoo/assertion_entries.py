@@ -32,7 +32,6 @@ from agentv.extensions.promptfoo.transform_code import transforms_of
 from agentv.model.diagnostics import did_you_mean
 from agentv.model.values import to_json
 
-_PATTERN = frozenset("*?")
 _OTHERS = ("javascript", "python", "latency", "cost", "skill-used", "assert-set", "guardrails", "finish-reason")
 KNOWN_TYPES = (*TEXT_TYPES, *JUDGED_TYPES, *EMBEDDED, *CALL_TYPES, *_OTHERS)
 _REPORTS = ("mock", "python", "javascript", "cli", "promptfoo_http", "openai")
@@ -65,7 +64,7 @@ COMPARED = {
 _SCORED_BY_CODE = ("javascript", "python", "tool-call-f1")
 """Types that keep their score under `not-`."""
 
-_INVERTED = ("model_graded", "embedding_similarity")
+_INVERTED = ("model_graded", "embedding_similarity", "tool_steps")
 """Evaluators that decide what `not-` means."""
 
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
@@ -212,17 +211,14 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any]:
         limit = {} if type_ in ("javascript", "python") else {"threshold": least}
         own, least = {**own, **limit, **throws, "inverse": True}, 0.0
     elif negated:
-        is_list = type_ == "trajectory:tool-used" and isinstance(value, list)  # none of them may be used
-        own, least = {**own, "negate": True}, 1.0 if is_list else _negated_minimum(full_type, least, grading)
+        own, least = {**own, "negate": True}, _negated_minimum(full_type, least)
     return {**own, **_common(assertion, grading, least)}
 
 
-def _negated_minimum(full_type: str, least: float, grading: Grading) -> float:
+def _negated_minimum(full_type: str, least: float) -> float:
     """Return the minimum of one minus the score: above the limit fails, so the score must stay below it."""
     if least == 0.0:
         raise ValueError(f"'{full_type}' with a threshold of 0 fails every answer")
-    if full_type.startswith("not-trajectory:") and grading.ignores_case:
-        grading.lose(f"the case of tool names in '{full_type}': it is ignored there, and here `Read` is not `read`")
     return min(1.0, 1 - least + ABOVE_ZERO)
 
 
@@ -294,6 +290,8 @@ def _translated(
         return call_entry(type_, grading.targets), 1.0
     if type_ in ("guardrails", "finish-reason"):
         return _reported(type_, value, grading), 1.0
+    if type_.startswith("trajectory:"):
+        return _trajectory(type_, value, grading), 1.0
     return _measured(type_, value, threshold), 1.0
 
 
@@ -340,33 +338,16 @@ def _measured(type_: str, value: Any, threshold: Any) -> dict[str, Any] | None:
         if not isinstance(matcher, dict) or matcher.keys() != {"name"}:
             raise NoCounterpart("'skill-used' is supported for one skill, without `pattern`, `min` and `max`")
         return {"type": "skill_trigger", "skill": text_of(matcher["name"]).strip()}
-    return _trajectory(type_, value) if type_.startswith("trajectory:") else None
-
-
-def _trajectory(type_: str, value: Any) -> dict[str, Any] | None:
-    """Return the evaluator for an assertion; None if it has settings without a counterpart."""
-    data = value if isinstance(value, dict) else {"name": value}
-    if not _PATTERN.isdisjoint(to_json({key: item for key, item in data.items() if "arg" not in key}).decode()):
-        return None  # names are not patterns here
-    if type_ == "trajectory:tool-used":
-        names = value if isinstance(value, list) else [data.get("name", data.get("pattern"))]
-        least = data.get("min", 1) if isinstance(value, dict) else 1
-        if not all(isinstance(name, str) for name in names) or (isinstance(value, dict) and "max" in value):
-            return None
-        minimums = dict.fromkeys(names, least)
-        return {"type": "tool_trajectory", "mode": "any_order", "args_match": "ignore", "minimums": minimums}
-    if type_ == "trajectory:tool-sequence":
-        steps = value if isinstance(value, list) else data.get("steps")
-        if not isinstance(steps, list):
-            return None
-        calls = [{"tool": step if isinstance(step, str) else step.get("name", "")} for step in steps]
-        mode = "exact" if data.get("mode") == "exact" and not isinstance(value, list) else "in_order"
-        return {"type": "tool_trajectory", "mode": mode, "args_match": "ignore", "expected": calls}
-    is_plain = isinstance(data.get("name"), str) and not {"defaults", "ignore"} & data.keys()
-    if type_ == "trajectory:tool-args-match" and is_plain:
-        match = "exact" if data.get("mode") == "exact" else "superset"
-        call = {"tool": data["name"], "args": data.get("args", data.get("arguments", {}))}
-        return {"type": "tool_trajectory", "mode": "in_order", "args_match": match, "expected": [call]}
-    if type_ == "trajectory:step-count" and data.keys() == {"type", "max"} and data["type"] == "tool":
-        return {"type": "execution_metrics", "max_tool_calls": int(data["max"])}
     return None
+
+
+def _trajectory(type_: str, value: Any, grading: Grading) -> dict[str, Any] | None:
+    """Return the evaluator for an assertion; None if it counts steps that are not recorded, such as messages."""
+    kinds = value.get("type", "") if isinstance(value, dict) else "tool"
+    known = ("tool", "command") if grading.has_commands else ("tool",)
+    check = type_.removeprefix("trajectory:")
+    has_kinds = all(kind in known for kind in (kinds if isinstance(kinds, list) else [kinds]))
+    if check == "step-count" and not has_kinds:
+        return None
+    commands = {"commands": True} if grading.has_commands else {}
+    return {"type": "tool_steps", "check": check, "value": value, **commands}

@@ -352,7 +352,6 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         read_file=lambda name: suite.files.content(name),
         lose=lose,
         templates=object_at(suite.data, "assertionTemplates"),
-        ignores_case=True,
         options=options,
         read_prompt=suite.files.prompt_text,
         is_model=suite.targets.is_model,

@@ -182,22 +182,9 @@ def _translated(assertion: dict[str, Any], type_: str, grading: Grading, transfo
         assertion["type"] = f"not-{type_}" if is_negated else type_
     plain = {key: item for key, item in assertion.items() if key not in _GATES}
     entries = entries_of([plain], grading, transform)
-    if type_.startswith(_TRAJECTORY) and isinstance(value, list) and len(value) > 1:
-        entries = [_whole(entry, grading) for entry in entries]
     gates: dict[str, Any] = {key: assertion[key] for key in ("required", "min_score") if key in assertion}
     is_twice = bool(assertion.get("negate"))
     return [{**_without_gate(entry), **gates, "negate": entry.get("negate", False) != is_twice} for entry in entries]
-
-
-def _whole(entry: dict[str, Any], grading: Grading) -> dict[str, Any]:
-    """Return an evaluator of a list of tools that scores 1 only if all of them are called, in any order."""
-    minimums = entry.get("minimums")
-    if entry.get("negate"):
-        grading.lose("score 0 of 'not-trajectory:tool-used' with a list: each of its tools counts")
-    elif minimums is not None:
-        rest = {key: value for key, value in entry.items() if key != "minimums"}
-        return {**rest, "mode": "superset", "expected": [{"tool": name} for name in minimums]}
-    return entry
 
 
 def _without_gate(entry: dict[str, Any]) -> dict[str, Any]:

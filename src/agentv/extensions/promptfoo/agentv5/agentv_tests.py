@@ -360,7 +360,7 @@ def _grading(suite: AgentvSuite, test: dict[str, Any], variables: dict[str, Any]
     return Grading(
         variables=texts,
         has_threshold=True,
-        ignores_case=True,
+        has_commands=True,
         judge=judge,
         embedder=lambda provider: suite.targets.embedder(None, None) if is_blank(provider) else suite.target(provider),
         read_file=suite.files.content,

@@ -44,10 +44,10 @@ class Grading(msgspec.Struct, frozen=True):
     """What the assertions of one test are translated with.
 
     `judge` and `embedder` return the name of the target for a grader, given as a provider of promptfoo or None.
-    `read_file` returns the content of a file that an assertion names. `ignores_case` is true if the names of tools are
-    compared without their case. `options` are those of the test. `read_prompt` returns the text of a judge's prompt,
-    and `is_model` whether a target receives it as messages. `targets` are the entries of those that are evaluated,
-    and `source_variables` are the variables before their templates and files are read.
+    `read_file` returns the content of a file that an assertion names. With `has_commands`, calls of a shell are
+    commands, not tools. `options` are those of the test. `read_prompt` returns the text of a judge's prompt, and
+    `is_model` whether a target receives it as messages. `targets` are the entries of those that are evaluated, and
+    `source_variables` are the variables before their templates and files are read.
     """
 
     variables: Mapping[str, Any]
@@ -57,7 +57,7 @@ class Grading(msgspec.Struct, frozen=True):
     read_file: Callable[[str], Any]
     lose: Lose
     templates: Mapping[str, Any] = {}
-    ignores_case: bool = False
+    has_commands: bool = False
     options: Mapping[str, Any] = {}
     read_prompt: Callable[[Any], str] = str
     is_model: Callable[[str | None], bool] = lambda _: True
