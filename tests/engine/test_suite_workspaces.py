@@ -203,6 +203,9 @@ class TestRepositories:
     ("workspace", "detail"),
     [
         ({"docker": {"image": "x"}}, "Field 'workspace.docker' is not supported"),
+        ({"static_path": "ws"}, "Field 'workspace.static_path' is not supported"),
+        ({"pool": True}, "Field 'workspace.pool' is not supported"),
+        ({"mode": "static", "path": "ws"}, "Field 'workspace.path' is not supported"),
         ({"path": "/x"}, "Field 'workspace.path' is not supported"),
         (
             {"repos": [{"repo": "x/y", "path": "../out"}]},

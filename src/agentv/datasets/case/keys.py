@@ -206,7 +206,8 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
 
     unsupported: ClassVar[dict[str, str]] = _typescript_only(
         {
-            "path": "Use `template` for a folder to copy, or `cwd` of the target for a folder to work in",
+            "path static_path static": "Use `template` to copy a folder, or `cwd` of the target to work in one",
+            "pool": "Remove it: each job gets a copy",
             "docker": "Containers are not supported",
             "env": "Check for programs in a hook",
         }
@@ -241,7 +242,7 @@ class WorkspaceKeys(msgspec.Struct, frozen=True, kw_only=True):
     target_hooks: dict[str, HooksKeys] = {}
     """The same for the workspaces of single targets, by name: they run between `hooks` and the answer."""
 
-    mode: Literal["pooled", "temp"] | None = None
+    mode: Literal["pooled", "temp", "static"] | None = None
     """No effect."""
 
 
