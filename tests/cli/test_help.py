@@ -267,3 +267,17 @@ def test_the_shell_completes_commands_values_and_options(words, expected):
     code = "from agentv.cli import cli; cli.main(prog_name='agentv')"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
     assert expected in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("command_line", "option"),
+    [
+        ("eval evals --treshold 0.5", "--threshold"),
+        ("compare a b --treshold 1", "--threshold"),
+        ("cases --fliter x", "--filter"),
+        ("runs --jsno", "--json"),
+    ],
+)
+def test_a_misspelled_option_has_one_suggestion(command, command_line, option):
+    ended = command(*command_line.split())
+    assert ended.code == 2 and f"Did you mean '{option}'?" in ended.stderr

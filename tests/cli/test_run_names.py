@@ -53,7 +53,7 @@ def test_a_run_is_found_by_age_or_unique_prefix(project, given, day):
     [
         ("202611", "3 runs"),
         ("latest~3", "The project has 3 runs"),
-        ("20261109", "No such run: 20261109"),
+        ("20261109", "The project has 3 runs: 20261103"),
         ("@nothing", "No run has the tag, experiment, branch or commit 'nothing'"),
         ("latest~x", "No such run: latest~x"),
     ],
@@ -68,6 +68,12 @@ def test_a_name_without_exactly_one_run_is_an_error(project, given, expected):
 def test_latest_in_a_project_without_runs_is_an_error(project, command):
     failed = command("report", "latest")
     assert failed.code == 2 and "No such run: latest" in failed.stderr and "has no runs yet" in failed.stderr
+
+
+@pytest.mark.parametrize("arguments", [("compare", "nope", "latest"), ("report", "nope"), ("rescore", "nope")])
+def test_a_run_that_does_not_exist_is_an_error_that_names_those_that_do(project, command, arguments):
+    keep(1)
+    assert "No such run: nope\n  The project has 1 run: 20261101" in command(*arguments).stderr
 
 
 def test_a_folder_named_latest_is_that_folder(project):

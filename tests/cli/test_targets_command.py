@@ -76,6 +76,14 @@ def test_targets_are_listed_as_json(project, command):
     assert "'api_key' uses ${{ GPT_KEY }}, which is not set" in rows["gpt"]["problem"]
 
 
+def test_the_problem_of_a_target_names_file_and_line(project, command):
+    text = "targets:\n  - name: a\n    provider: mock\n    modle: x\n"
+    project.write(".agentv/targets.yaml", text)
+    assert "Note: .agentv/targets.yaml, line 4: Unknown field 'targets[0].modle'" in command("targets").stderr
+    project.write(".agentv/targets.yaml", f"{text}    other: y\n")
+    assert "Note: .agentv/targets.yaml: Line 4: Unknown field 'targets[0].modle'" in command("targets").stderr
+
+
 def test_an_unset_variable_is_a_note_not_an_error(project, command):
     ended = command("targets")
     assert ended.code == 0

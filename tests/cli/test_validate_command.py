@@ -53,8 +53,7 @@ def test_all_findings_of_all_files_are_reported_together(write, tmp_path):
     ]
 
 
-def test_usage_errors_exit_with_2(tmp_path):
-    assert validate().exit_code == 2
+def test_a_file_that_does_not_exist_is_an_error(tmp_path):
     assert CliRunner().invoke(cli, ["validate", str(tmp_path / "no.yaml")]).exit_code != 0
 
 
@@ -422,3 +421,12 @@ def test_missing_expected_outcomes_are_reported_once_per_file(folder, command):
     assert "Missing required field: 'expected_outcome' (in 20 cases)" in ended.stdout
     assert "may omit it if the cases are under 'tests'" in ended.stdout
     assert "2 errors" in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["validate", "cases", "eval"])
+def test_the_folder_evals_is_read_without_a_path(folder, command, name):
+    ended = command(name)
+    assert ended.code == 2 and f"Pass a file or folder: agentv {name} FILE" in ended.stderr
+    folder.write("evals/d.yaml", {"evalcases": [{"id": "a", "input": "hi", "expected_outcome": "x", "evaluators": []}]})
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    assert command(name).code == 0

@@ -265,6 +265,7 @@ def test_a_target_with_only_errors_is_named(agentv, tmp_path):
     ("arguments", "message"),
     [
         (("a.jsonl",), "compare needs two runs"),
+        (("a.jsonl",), "agentv report a.jsonl"),
         (("a.jsonl", "nowhere"), "No such run: nowhere"),
         (("a.jsonl", "a.jsonl:u"), "No results for target 'u'"),
         (("a.jsonl", "a.jsonl", "a.jsonl", "--margin", "0.1"), "need exactly two runs"),

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -97,6 +98,23 @@ def test_with_a_sandbox_no_program_can_read_or_write_outside(project, command, e
     assert record["candidate_answer"] == "target: []"
     assert [each["score"] for each in record["evaluator_results"]] == [1, 1, 1]
     assert record["evaluator_results"][1]["details"]["sandbox"]["level"] == "isolated"
+
+
+@needs_sandbox
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no shared memory")
+@pytest.mark.parametrize("engine", ["landlock", "bubblewrap"])
+def test_a_project_in_shared_memory_is_readable(command, monkeypatch, engine):
+    if methods._problem(methods.Confinement(method=engine)):
+        pytest.skip(f"no {engine} on this system")
+    with TemporaryDirectory(dir="/dev/shm") as home:
+        monkeypatch.chdir(home)
+        Path("data.txt").write_text("hello")
+        target = {"name": "default", "provider": "cli", "command_template": "cat data.txt"}
+        Path("targets.yaml").write_text(json.dumps({"targets": [target]}))
+        Path("cases.yaml").write_text("evalcases: [{id: a, input: hi, criteria: x, evaluators: []}]")
+        command("eval", "cases.yaml", "--out", "run", "--sandbox", engine)
+        assert record_of()["candidate_answer"] == "hello"
+        monkeypatch.chdir("/")
 
 
 @needs_sandbox

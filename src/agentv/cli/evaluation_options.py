@@ -1,10 +1,26 @@
 """The arguments of the commands that run cases: eval, bisect and rescore."""
 
+import os
+
 import click
 
 from agentv.cli.options import FOLDER, PATH, Arguments, TrustOption, argument, declare, flag, option, with_help
 from agentv.engine.gates.gate_options import Gates
 from agentv.engine.run_options import EvalOptions, RescoreOptions
+from agentv.errors import UsageError
+
+_FOLDER = "evals"
+
+
+def dataset_paths(paths: tuple[str, ...], command: str) -> tuple[str, ...]:
+    """Return the paths that are passed to a command, or the folder `evals`. Raises UsageError without both."""
+    if paths or os.path.isdir(_FOLDER):
+        return paths or (_FOLDER,)
+    raise UsageError(
+        f"There is no dataset: no path is passed, and there is no folder '{_FOLDER}' here",
+        hint=f"Pass a file or folder: agentv {command} FILE, or agentv {command} . for this folder. "
+        "Or start with: agentv init",
+    )
 
 
 class TargetsFileOption(TrustOption):

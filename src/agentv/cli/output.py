@@ -62,7 +62,7 @@ def _exit_code(cli: click.Command) -> int:
         return EXIT_INTERRUPTED
     except click.ClickException as failure:
         buffer = StringIO()
-        failure.show(buffer)
+        (_with_suggestion(failure) if isinstance(failure, click.NoSuchOption) else failure).show(buffer)
         echo(buffer.getvalue(), err=True, nl=False)
         return failure.exit_code
     except KeyboardInterrupt:
@@ -72,6 +72,16 @@ def _exit_code(cli: click.Command) -> int:
         error(failure)
         return failure.exit_code
     return code if isinstance(code, int) else EXIT_OK
+
+
+def _with_suggestion(failure: click.NoSuchOption) -> click.UsageError:
+    """Suggest the most similar option of the command."""
+    from agentv.model.diagnostics import did_you_mean  # late: needed only for mistakes
+
+    params = failure.ctx.command.get_params(failure.ctx) if failure.ctx else []
+    names = [name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("-")]
+    hint = did_you_mean(failure.option_name, names)
+    return click.UsageError(f"No such option '{failure.option_name}'. {hint}".rstrip(), failure.ctx)
 
 
 class Styled(str):

@@ -10,8 +10,8 @@ FORMATS = ("dataset", "line", "sidecar", "targets", "config", "result", "run")
 
 
 class CasesArguments(SelectionOptions, ReadingOptions):
-    """PATHS are dataset files, folders or globs. All of them are read and checked first: after an error, no case is
-    printed.
+    """PATHS are dataset files, folders or globs; without PATHS, the folder `evals`. All of them are read and checked
+    first: after an error, no case is printed.
     """
 
     only_checks = True
@@ -23,7 +23,7 @@ class CasesArguments(SelectionOptions, ReadingOptions):
         "agentv cases questions.csv --guess",
     )
 
-    paths: tuple[str, ...] = argument(nargs=-1, required=True)
+    paths: tuple[str, ...] = argument(nargs=-1)
     resolve: bool = flag("--resolve", "Include the contents of files in the output.")
     count: bool = flag("--count", "Print only the number of cases.")
     guess: bool = flag("--guess", "Propose a value for --map from the records, and show three rows.")
@@ -31,7 +31,7 @@ class CasesArguments(SelectionOptions, ReadingOptions):
 
 
 class ValidateArguments(FileOptions):
-    """PATHS are files, folders or globs.
+    """PATHS are files, folders or globs; without PATHS, the folder `evals`.
 
     \b
     Exit codes: 0 no findings   1 findings   2 usage error
@@ -41,7 +41,7 @@ class ValidateArguments(FileOptions):
     action = "agentv.cli.commands.dataset_files:validate"
     examples = ("agentv validate evals", "agentv validate . --strict", "agentv validate evals --format github")
 
-    paths: tuple[str, ...] = argument(nargs=-1, required=True)
+    paths: tuple[str, ...] = argument(nargs=-1)
     strict = with_help(EvalOptions.strict, "Exit with 1 on warnings too; what is not read exactly is an error.")
     style: str = option(
         "--format",

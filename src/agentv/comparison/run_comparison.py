@@ -78,7 +78,8 @@ def read_scores(runs: Sequence[NamedRun], watch: Watch | None = None) -> list[Ru
     whole = None if run.picked is not None else RunScores(*run, watch)
     names = [] if whole is None else whole.targets if len(whole.targets) > 1 else whole.prompts
     if len(names) < 2:
-        raise UsageError("compare needs two runs, or one run with several targets or prompts")
+        hint = f"Summarize one run: agentv report {run.label}. Or compare it: agentv compare OLDER_RUN {run.label}"
+        raise UsageError("compare needs two runs, or one run with several targets or prompts", hint=hint)
     return [RunScores(run.path, f"{run.label}:{name}", name, watch) for name in names]
 
 

@@ -105,8 +105,7 @@ def _run_with_prefix(argument: str, runs: list[RunEntry]) -> str | None:
 
 def _too_few(argument: str, name: str, count: int, runs: list[RunEntry]) -> UsageError:
     if name == "latest":
-        detail = f"The project has {plural(count, 'run')}" if count else "The project has no runs yet"
-        return UsageError(f"No such run: {argument}", detail, hint="`agentv runs` lists them")
+        return no_such_run(argument)
     if count:
         return UsageError(f"No such run: {argument}", f"The experiment has {plural(count, 'run')}")
     names = sorted({name for run in runs for name in (*run.tags, run.experiment, run.git_branch) if name})
@@ -119,11 +118,21 @@ def _of_commit(name: str, runs: Sequence[RunEntry]) -> list[RunEntry]:
     return [run for run in runs if _COMMIT.fullmatch(name) and (run.git_commit or "").startswith(name)]
 
 
+def no_such_run(argument: str, noun: str = "run") -> UsageError:
+    """Return the error for a name that no run has. It names the newest runs."""
+    runs = project_runs(project_root("."), figures=False)
+    names = ", ".join(run_name(run.path) for run in runs[:_MOST_SHOWN]) + (", …" if len(runs) > _MOST_SHOWN else "")
+    detail = f"The project has {plural(len(runs), 'run')}: {names}" if runs else "The project has no runs yet"
+    return UsageError(
+        f"No such {noun}: {argument}", detail, "`agentv runs` lists them" if runs else "Run `agentv eval`"
+    )
+
+
 def existing_run(argument: str) -> str:
     """Return the absolute path of a run. Raises UsageError if it does not exist."""
     path = run_path(argument)
     if not os.path.exists(path):
-        raise UsageError(f"No such run: {argument}", hint="`agentv runs` lists the runs of the project")
+        raise no_such_run(argument)
     return os.path.abspath(path)
 
 
@@ -139,10 +148,7 @@ def named_run(argument: str) -> tuple[str, str | None]:
         path = run_path(run)
         if os.path.exists(path):
             return path, suffix
-    raise UsageError(
-        f"No such run: {argument}",
-        hint="`agentv runs` lists the runs; RUN:target selects one target, RUN:prompt one prompt",
-    )
+    raise no_such_run(argument)
 
 
 def _splits(text: str) -> Iterator[tuple[str, str | None]]:
@@ -218,7 +224,7 @@ def _members(text: str, datasets: Collection[str]) -> tuple[list[PoolMember], st
         path = run_path(name)
         if os.path.exists(path):
             return [PoolMember(path, lasting_name(name))], suffix
-    raise UsageError(f"No such run or experiment: {text}", hint="`agentv runs` lists the runs and their experiments")
+    raise no_such_run(text, "run or experiment")
 
 
 def _group(name: str, datasets: Collection[str]) -> list[PoolMember]:

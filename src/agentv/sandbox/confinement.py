@@ -6,7 +6,7 @@ Judging processes import this module, so its imports must stay small.
 import marshal
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -116,13 +116,12 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
 
         program = which("bwrap") or "bwrap"
         command = [program, *_BUBBLEWRAP, *(_AS_NOBODY if os.geteuid() == 0 else ())]
-        for path in sorted(readable):
-            if path not in ("/proc", "/sys"):
-                command += ["--ro-bind-try", path, path]
+        command += _bound(path for path in readable if path not in ("/proc", "/sys"))
         command += ["--dev", "/dev", "--proc", "/proc", "--ro-bind-try", "/sys", "/sys"]
         if _has_size(program):
             command += ["--size", str(self.shared_memory_bytes)]
         command += ["--tmpfs", SHARED_MEMORY]
+        command += _bound(path for path in readable if path.startswith(f"{SHARED_MEMORY}/"))
         masked = [path for path in sorted(hidden) if any(path.startswith(os.path.join(root, "")) for root in readable)]
         folders = [path for path in masked if os.path.isdir(path)]
         for path in masked:
@@ -130,10 +129,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
                 command += ["--tmpfs", path]
             elif not os.path.islink(path):
                 command += ["--ro-bind", "/dev/null", path]
-        for path in sorted({*readable}, key=len):
-            # A readable folder in a hidden one is bound again, because the hidden one covers it now.
-            if any(path.startswith(os.path.join(root, "")) for root in hidden):
-                command += ["--ro-bind-try", path, path]
+        # A readable folder in a hidden one is bound again, because the hidden one covers it now.
+        command += _bound(path for path in readable if any(path.startswith(os.path.join(root, "")) for root in hidden))
         for path in sorted(self.writable):
             command += ["--bind", path, path]
         for path in (*folders, "/dev", "/proc", "/"):
@@ -155,6 +152,11 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         options = container.container_options(mounts, variables, self.memory_mb)
         arguments = container.container_command(start, command, cwd, options)
         return Launch(arguments, {**variables, **container.client_environment(), **_mark_in(env)})
+
+
+def _bound(paths: Iterable[str]) -> list[str]:
+    """Return the options that make paths readable, outer folders first."""
+    return [part for path in sorted({*paths}) for part in ("--ro-bind-try", path, path)]
 
 
 def private_environment(env: Mapping[str, str], scratch: str, writable: Sequence[str]) -> dict[str, str]:

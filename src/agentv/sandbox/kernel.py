@@ -9,6 +9,7 @@ import os
 import stat
 import struct
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from fcntl import ioctl
 
@@ -116,12 +117,15 @@ _NO_NEW_PRIVILEGES, _DROP_BOUND, _CLEAR_AMBIENT, _ADOPT_ORPHANS = 38, 24, 47, 36
 _CAPABILITIES_VERSION = 0x20080522
 
 
-def enter_namespaces(writable: list[str], shared_memory_bytes: int, hidden: list[str]) -> list[str]:
+def enter_namespaces(
+    writable: list[str], shared_memory_bytes: int, hidden: list[str], readable: Sequence[str]
+) -> list[str]:
     """Move this process to a network with a loopback device only, and make all mounts read-only but these folders.
 
     Hidden files and folders become empty.
 
-    Returns the writable folders, with one for shared memory of its own, which Python's `multiprocessing` needs.
+    Returns the writable folders, with one for shared memory of its own, which Python's `multiprocessing` needs, unless
+    a file that the process may use is in it.
     """
     if libc().unshare(_NAMESPACES) != 0:
         user, group = os.geteuid(), os.getegid()
@@ -137,7 +141,8 @@ def enter_namespaces(writable: list[str], shared_memory_bytes: int, hidden: list
     here = os.getcwd()
     folders = [os.path.realpath(folder) for folder in writable]
     _make_mounts_read_only(folders, hidden)
-    if os.path.isdir(SHARED_MEMORY):
+    is_used = any(path.startswith(f"{SHARED_MEMORY}/") for path in (*readable, *folders))
+    if os.path.isdir(SHARED_MEMORY) and not is_used:
         flags = ctypes.c_ulong(_NO_SUID | _NO_DEVICES)
         size = f"size={shared_memory_bytes}".encode()
         check(libc().mount(b"tmpfs", SHARED_MEMORY.encode(), b"tmpfs", flags, size), f"mount {SHARED_MEMORY}")

@@ -43,7 +43,7 @@ def _isolate(options: dict[str, Any]) -> None:
     if is_landlock and options["namespaces"]:
         masked = [path for path in hidden if not any(entry.startswith(os.path.join(path, "")) for entry in reachable)]
         hidden = [path for path in hidden if path not in masked]
-        writable = kernel.enter_namespaces(writable, options["shared_memory_bytes"], masked)
+        writable = kernel.enter_namespaces(writable, options["shared_memory_bytes"], masked, options["readable"])
     if options["listener"] is not None:
         send_listener(options["listener"])
     kernel.adopt_orphans()

@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from msgspec import structs
+
 from agentv.cli import output
+from agentv.cli.evaluation_options import dataset_paths
 from agentv.cli.options import options_of
 from agentv.cli.project_options import CasesArguments, ValidateArguments
 from agentv.datasets.case.prompts import resolved_data
@@ -42,11 +45,12 @@ _INPUT = 2
 
 def print_cases(args: CasesArguments) -> None:
     """Print the selected cases, or a proposed field map."""
+    paths = dataset_paths(args.paths, "cases")
     if args.guess:
-        for path in args.paths:
+        for path in paths:
             _print_guess(path)
         return
-    source = options_of(EvalOptions, args).open_cases(*output.listeners(args.quiet))
+    source = structs.replace(options_of(EvalOptions, args), paths=paths).open_cases(*output.listeners(args.quiet))
     cases = source.stream()
     if args.count:
         output.echo(sum(1 for _ in cases))
@@ -174,9 +178,8 @@ def _preview(content: Any) -> str:
 
 def validate(args: ValidateArguments) -> None:
     """Check files and print the findings."""
-    report = validated(
-        args.paths, Options(args.allow_outside_files, args.max_line_bytes, fields=args.fields or "", strict=args.strict)
-    )
+    options = Options(args.allow_outside_files, args.max_line_bytes, fields=args.fields or "", strict=args.strict)
+    report = validated(dataset_paths(args.paths, "validate"), options)
     if args.as_json or args.style == "json":
         output.echo_json(report)
     elif args.style == "github":

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from agentv.cli import output
 from agentv.cli.display import RunDisplay
-from agentv.cli.evaluation_options import EvalArguments, EvaluatorsOption, GateOptions
+from agentv.cli.evaluation_options import EvalArguments, EvaluatorsOption, GateOptions, dataset_paths
 from agentv.cli.options import options_of
 from agentv.datasets.case.header import evaluator_entries, specs_of
 from agentv.engine.checks.settings_files import THRESHOLD_NOTE, unread_settings
@@ -42,8 +42,6 @@ PERMANENT = frozenset({"auth", "case", "invalid_response", "refused"})
 """Classes of errors that the same call would end in again."""
 _FAILED = frozenset({"auth", "network", "errors", "judge_auth", "judge_network", "judge_server", "judge_verdict"})
 """The reasons of stopped runs whose errors are repeated after their cause is fixed."""
-DEFAULT_PATH = "evals"
-"""The folder that is evaluated if no path is passed."""
 _BIAS = ", but the means are biased: the run stopped when they were far from the limit"
 _LABELS = {EXIT_FINDINGS: "Gate", EXIT_UNDECIDED: "Can't tell"}
 
@@ -154,12 +152,7 @@ def _chosen(options: EvalOptions, folder: str | None, resume: bool) -> tuple[Eva
         return options, folder
     if (options.retry_errors, options.changed_since, options.only_from) != (None, None, None):
         return options_of_earlier(options), folder
-    if os.path.isdir(DEFAULT_PATH):
-        return structs.replace(options, paths=(DEFAULT_PATH,)), folder
-    raise UsageError(
-        f"No dataset to evaluate: no path is passed, and there is no folder '{DEFAULT_PATH}' here",
-        hint="Pass a file or folder: agentv eval FILE, or agentv eval . for this folder. Or start with: agentv init",
-    )
+    return structs.replace(options, paths=dataset_paths(options.paths, "eval")), folder
 
 
 def chosen_entries(args: EvaluatorsOption) -> tuple[Any, ...] | None:

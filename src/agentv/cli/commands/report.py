@@ -11,7 +11,7 @@ import click
 
 from agentv.cli import output
 from agentv.cli.options import PATH, Arguments, argument, declare, flag, option
-from agentv.engine.named_runs import run_path
+from agentv.engine.named_runs import existing_run, run_path
 from agentv.errors import UsageError, file_errors
 from agentv.registry import REPORTS
 from agentv.report.comparisons.frontier_text import frontier_lines
@@ -60,6 +60,7 @@ class ReportArguments(Arguments):
 
 def report(args: ReportArguments) -> None:
     """Write the reports, or print the summary."""
+    existing_run(args.run)
     opened = RunStore.open(run_path(args.run))
     destinations = list(_destinations(opened, args))
     figures = opened.figures()

@@ -7,7 +7,7 @@ from typing import Any
 from agentv.cli import output
 from agentv.cli.project_options import CheckArguments, TargetsArguments
 from agentv.engine.run_project import open_targets
-from agentv.errors import EXIT_FINDINGS, AgentvError
+from agentv.errors import EXIT_FINDINGS, AgentvError, TargetsError
 from agentv.report.figures import aligned, one_line
 from agentv.targets.catalog import Targets
 from agentv.targets.check import TargetCheck, check_targets
@@ -70,6 +70,9 @@ def _row(targets: Targets, name: str) -> dict[str, Any]:
     except AgentvError as error:
         settings, defaults = targets.raw(name), None
         row["problem"] = error.detail or error.headline
+        if isinstance(error, TargetsError):
+            line = f", line {error.line}" if error.line and not error.detail.startswith("Line ") else ""
+            row["problem"] = f"{error.path}{line}: {row['problem']}"
     for key, places in {"model": ("model",), "where": _PLACES}.items():
         value = next((settings[place] for place in places if settings.get(place)), None)
         value = value or next((default for place in places if (default := getattr(defaults, place, None))), None)
