@@ -602,6 +602,22 @@ def test_a_chat_may_be_built_with_statements(folder):
     assert case.input[2].content == 'say "hi"'
 
 
+LINES = "system: Be terse.\nuser: Say {{x}}\n\n   and more\nassistant: ok\nuser:\nlast {{x}}"
+
+
+def test_a_text_for_anthropic_is_read_by_lines(folder):
+    wrapped = {"vars": {"x": "b\n\n  c"}, "options": {"prefix": "user: first\n"}}
+    config = {"prompts": [LINES], "providers": ["anthropic:m"], "tests": [{"vars": {"x": "hi"}}, wrapped]}
+    plain, prefixed = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    turns = [("user", "Say hi\nand more"), ("assistant", "ok"), ("user", "\nlast hi")]
+    assert [(message.role, message.content) for message in plain.input] == [("system", "Be terse."), *turns]
+    assert (prefixed.input[1].content, prefixed.input[-1].content) == ("first", "\nlast b\nc")
+    config["providers"].append("openai:gpt-4o")
+    cases = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert cases[0].input[0].content.startswith("system: Be terse.")
+    assert any("removes blank lines" in str(warning) for warning in cases.warnings)
+
+
 def test_the_address_of_an_image_may_be_a_variable(folder):
     (folder.path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n0000")
     parts = [{"type": "text", "text": "{{q}}"}, {"type": "image_url", "image_url": {"url": "{{url}}"}}]

@@ -311,8 +311,10 @@ class HeaderKeys(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "
     prompts: list[PromptEntry] | None = None
     """Several templates; every case runs with each."""
 
-    prompt_syntax: Literal["minijinja", "promptfoo"] | None = None
-    """Language of the templates: `minijinja` (default), or `promptfoo`, which is Nunjucks as promptfoo renders it."""
+    prompt_syntax: Literal["minijinja", "promptfoo", "promptfoo-anthropic"] | None = None
+    """Language of the templates: `minijinja` (default), or `promptfoo`, which is Nunjucks as promptfoo renders it. With
+    `promptfoo-anthropic`, lines such as `user: Hi` begin messages, and blank lines and indentation are removed.
+    """
 
     workspace: str | WorkspaceKeys | None = None
     """Workspace of every case, or the name of a file with it; keys of a case take precedence."""

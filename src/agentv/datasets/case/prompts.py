@@ -61,7 +61,7 @@ class RenderablePrompt(Protocol):
 
 
 ReadPrompt = Callable[[Any, KeyPath, Problems, str], RenderablePrompt | None]
-"""Reads text or messages as a prompt of another syntax: the service `promptfoo-prompts`."""
+"""Reads text or messages as a prompt of another syntax: the service `SYNTAX-prompts`."""
 
 ReadFile = Callable[[str, KeyPath, Problems, FileFinder, str], RenderablePrompt | None]
 """Reads a prompt file: the service `agentmark-prompts`."""
@@ -75,9 +75,9 @@ class PromptReader(msgspec.Struct, frozen=True):
 
     def read(self, value: Any, path: KeyPath, problems: Problems, id: str = "default") -> RenderablePrompt | None:
         """Return a prompt; None after adding an error to `problems`."""
-        if self.syntax == "promptfoo":
+        if self.syntax not in (None, "minijinja"):
             messages = MessageReader(self.finder).messages(value, path, problems) if isinstance(value, list) else None
-            read: ReadPrompt = service("promptfoo-prompts", "A prompt of promptfoo")
+            read: ReadPrompt = service(f"{self.syntax}-prompts", "A prompt of promptfoo")
             return read(value if messages is None else messages, path, problems, id)
         if isinstance(value, str) and value.strip().endswith(AGENTMARK_ENDING) and is_file_name(value):
             read_file: ReadFile = service("agentmark-prompts", f"The prompt file '{value}'")

@@ -20,6 +20,7 @@ ROWS = {
     },
     "agentv.services": {
         "promptfoo-prompts": f"{_HERE}.functions.prompt_function:read_prompt",
+        "promptfoo-anthropic-prompts": f"{_HERE}.functions.prompt_lines:read_prompt_lines",
         "promptfoo-output": f"{_HERE}.providers.model_output:read_reply",
         "promptfoo-call": f"{_HERE}.providers.provider_response:with_names",
         "promptfoo-response": f"{_HERE}.providers.provider_response:read_response",

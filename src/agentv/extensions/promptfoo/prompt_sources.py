@@ -19,6 +19,7 @@ from agentv.datasets.foreign.values import is_blank, messages_of, text_of
 from agentv.errors import DatasetError
 from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.functions.prompt_function import PromptFunction
+from agentv.extensions.promptfoo.functions.prompt_lines import messages_of_lines
 from agentv.extensions.promptfoo.nunjucks.prompt import prompt_names
 from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
 from agentv.extensions.promptfoo.suite_files import SuiteFiles
@@ -96,10 +97,12 @@ class PromptTargets(msgspec.Struct, frozen=True):
     """What prompts are read for: the targets with the ids of their providers, and whether models receive chats.
 
     `filters` are the JavaScript files of the user's filters. `config` is that of all prompts, if the targets have it.
+    With `are_anthropic`, texts that functions return are read as promptfoo's provider for Anthropic reads them.
     """
 
     ids: Mapping[str, str]
     sends_chats: bool
+    are_anthropic: bool = False
     filters: dict[str, str] = {}
     config: dict[str, Any] = {}
 
@@ -107,6 +110,7 @@ class PromptTargets(msgspec.Struct, frozen=True):
 def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTargets) -> list[PromptTemplate]:
     """Return all prompts; chats as messages if models receive them. Those that cannot be sent have a problem."""
     prompts: list[PromptTemplate] = []
+    as_chat = (_anthropic_chat_of if targets.are_anthropic else chat_of) if targets.sends_chats else None
     for own_id, own_label, raw, config in _written(value):
         if config and config != targets.config and not _function_of(raw, files):
             lose(f"'config' of the prompt '{(own_label or raw)[:80]}': it belongs to the provider")
@@ -125,7 +129,7 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
                         context=context,
                         finder=files.finder,
                         command=tuple(function[:-2]),
-                        as_chat=chat_of if targets.sends_chats else None,
+                        as_chat=as_chat,
                     )
                     prompts += _function_prompts(source, label, targets)
                     continue
@@ -133,7 +137,6 @@ def read_prompts(value: Any, files: SuiteFiles, lose: Lose, targets: PromptTarge
                 is_built = targets.sends_chats and (_has_statements(text) or _has_image_variables(messages))
                 filters = {name: path for name, path in targets.filters.items() if re.search(rf"\|\s*{name}\b", text)}
                 is_built = is_built or bool(filters)
-                as_chat = chat_of if targets.sends_chats else None
                 source = PromptFunction(id=id, finder=files.finder, template=text, as_chat=as_chat, filters=filters)
                 key, own_id = source.key if is_built else "", "" if name and not raw.endswith(".csv") else own_id
                 prompts.append(PromptTemplate(id, text, label, messages, key=key, own_id=own_id))
@@ -272,6 +275,16 @@ def chat_of(raw: str) -> tuple[dict[str, Any], ...]:
     if not isinstance(data, list) or not all(isinstance(item, dict) and "role" in item for item in data):
         return ()
     return tuple(messages_of(data, _refuse_part))
+
+
+def _anthropic_chat_of(raw: str) -> tuple[dict[str, Any], ...]:
+    return chat_of(raw) or messages_of_lines(raw)
+
+
+def changes_for_anthropic(text: str) -> bool:
+    """Whether promptfoo changes a text that is not a chat for Anthropic: its lines, or lines that name a role."""
+    contents = [message["content"] for message in messages_of_lines(text)]
+    return bool(text) and contents != [text.strip()] and not _has_statements(text)
 
 
 def _json(raw: str) -> Any:

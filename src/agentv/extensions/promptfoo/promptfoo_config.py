@@ -119,7 +119,8 @@ class _PromptfooConfig(ForeignFormat):
                 execution[name] = options[key]
         if isinstance(options.get("timeoutMs"), int) and options["timeoutMs"] > 0:
             execution["timeout_seconds"] = options["timeoutMs"] / 1000
-        header: dict[str, Any] = {"prompt_syntax": "promptfoo"}
+        syntax = "promptfoo-anthropic" if suite.targets.are_anthropic else "promptfoo"
+        header: dict[str, Any] = {"prompt_syntax": syntax}
         if execution:
             header["execution"] = execution
         if isinstance(document.get("description"), str):

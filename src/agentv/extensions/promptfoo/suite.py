@@ -72,13 +72,21 @@ class Suite:
         are_models = all(map(self.targets.is_model, self.targets.names))
         reasons: list[str] = []
         filters = {str(name): self._filter(path) for name, path in object_at(self.data, "nunjucksFilters").items()}
-        targets = PromptTargets(self.targets.ids, self.targets.sends_chats, filters, config if are_models else {})
+        targets = PromptTargets(
+            self.targets.ids,
+            self.targets.sends_chats,
+            self.is_promptfoo and self.targets.are_anthropic,
+            filters,
+            config if are_models else {},
+        )
         self.prompts = read_prompts(self.data.get("prompts") or _PROMPT, self.files, reasons.append, targets)
         if reasons and not self.prompts:
             raise ValueError(f"No prompt can be used: {'; '.join(reasons)}")
         for reason in reasons:
             lose(reason)
         self.targets.set_chat_format(self.prompts)
+        if self.is_promptfoo:
+            self.targets.name_texts_for_anthropic(self.prompts)
         if NOT_CALLED in document:
             lose(f"the tests that '{os.path.basename(path)}' exports: they are checked when a run calls it")
         self.default = self._default_test()

@@ -12,7 +12,7 @@ from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
-from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
+from agentv.extensions.promptfoo.prompt_sources import PromptTemplate, changes_for_anthropic
 from agentv.extensions.promptfoo.providers.provider_entries import (
     NoCounterpart,
     UnmappedProvider,
@@ -153,6 +153,11 @@ class SuiteTargets:
         has_others = not kinds or None in self._known.values()
         return has_others or not kinds <= {*_PROGRAMS, *_TEXT_TARGETS}
 
+    @property
+    def are_anthropic(self) -> bool:
+        """Whether all targets are models of Anthropic, which receive texts in another form."""
+        return {entry["provider"] for entry in self.evaluated()} == {"anthropic"} and None not in self._known.values()
+
     def evaluated(self, provider: Any = None) -> list[dict[str, Any]]:
         """Return the entries of the targets that are evaluated, or of the one for a test's own provider."""
         names = self.names if is_blank(provider) else [self.add(provider)]
@@ -167,6 +172,16 @@ class SuiteTargets:
                 entry["chat_format"] = "json"
             elif entry["provider"] in (*_PROGRAMS, *_TEXT_TARGETS):
                 self._lose(f"the JSON of chat prompts for the provider '{entry['name']}': it receives their text")
+
+    def name_texts_for_anthropic(self, prompts: Sequence[PromptTemplate]) -> None:
+        """Name the models of Anthropic next to others whose prompts have another form in promptfoo."""
+        others = [
+            entry["name"] for entry in self.entries if entry["provider"] == "anthropic" and not self.are_anthropic
+        ]
+        if any(changes_for_anthropic(prompt.text) for prompt in prompts if not prompt.messages):
+            for name in others:
+                what = "promptfoo removes blank lines and indentation, and reads lines such as 'user: Hi' as messages"
+                self._lose(f"the form of prompts for '{name}': {what}")
 
     def is_model(self, name: str | None) -> bool:
         """Whether a target receives a chat as messages, and not as text."""
