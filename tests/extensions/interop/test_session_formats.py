@@ -37,6 +37,7 @@ def shape(session, wanted):
         "answers": [each.answer for each in session.exchanges],
         "attachments": [each.has_attachments for each in session.exchanges],
         "tools": [each.tools for each in session.exchanges],
+        "inputs": [call.input for call in calls],
         "outputs": [call.output for call in calls],
         "durations": [call.duration_ms for call in calls],
         "usage": None if session.usage is None else [session.usage.input, session.usage.output],

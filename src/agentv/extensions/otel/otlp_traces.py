@@ -36,6 +36,10 @@ _USAGES = (
     ),
     UsageFields(("ai.usage.promptTokens",), ("ai.usage.completionTokens",)),
 )
+_ARGUMENTS = (
+    *("gen_ai.tool.call.arguments", "input.value", "ai.toolCall.args", "traceloop.entity.input"),
+    "tool.parameters",  # a schema of the arguments, but some instrumentations write the arguments themselves
+)
 COSTS = ("llm.cost.total", "gen_ai.usage.cost", "operation.cost", "gen_ai.usage.total_cost")
 _NOT_RECORDED = (
     "a trace without the texts of messages (set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true to record them)"
@@ -286,17 +290,17 @@ class TraceReader:
 
 def call_id_of(span: Span) -> str:
     """Return the id of the tool call that a span describes; empty if it has none."""
-    return str(span.first("gen_ai.tool.call.id", "tool_call.id", "tool.id") or "")
+    return str(span.first("gen_ai.tool.call.id", "tool_call.id", "tool.id", "ai.toolCall.id") or "")
 
 
 def tool_of(span: Span) -> str:
     """Return the name of the tool that a span describes."""
-    return str(span.first("gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name)
+    return str(span.first("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name") or span.name)
 
 
 def add_tool_span(turns: Turns, span: Span, id: str) -> None:
     """Add a tool call that only a span describes."""
-    arguments = span.first("gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
+    arguments = span.first(*_ARGUMENTS)
     turns.add_call(id, tool_of(span), decoded(arguments), None)
     turns.add_result(id, output_of(span), None, failed=span.failed, duration_ms=duration_of(span))
 
@@ -309,7 +313,8 @@ def duration_of(span: Span) -> float:
 def output_of(span: Span) -> Any:
     """Return the result of the tool call that a span describes; None if it was not recorded."""
     return span.first(
-        "gen_ai.tool.call.result", "output.value", "tool.result", "traceloop.entity.output", "tool_response"
+        *("gen_ai.tool.call.result", "output.value", "tool.result", "ai.toolCall.result", "traceloop.entity.output"),
+        "tool_response",
     )
 
 

@@ -15,6 +15,7 @@ _RELEVANT = re.compile(
     r"gen_ai\.|llm\.|openinference\.|input\.|output\.|tool\.|tool_call|session\.id|ai\.|traceloop\.|agent|events$"
     r"|all_messages|pydantic_ai\.|message|langfuse\.|metadata|operation\.cost|final_result|tools?$|service\.name"
 )
+_TOOL_NAMES = ("gen_ai.tool.name", "ai.toolCall.name")
 _OBSERVATIONS = {"GENERATION": "llm", "TOOL": "tool", "AGENT": "agent", "CHAIN": "chain", "SPAN": "", "EVENT": ""}
 """The types of observations of Langfuse, and what they are about."""
 
@@ -61,7 +62,7 @@ class Span(msgspec.Struct, frozen=True):
         operation = self.first("gen_ai.operation.name")
         label = self.first("openinference.span.kind", "traceloop.span.kind", "llm.request.type")
         label = str(label or "").lower()
-        if operation == "execute_tool" or label == "tool" or (not operation and self.first("gen_ai.tool.name")):
+        if operation == "execute_tool" or label == "tool" or (not operation and self.first(*_TOOL_NAMES)):
             return "tool"
         if operation in _AGENT_OPERATIONS or label in ("agent", "chain", "workflow"):
             return "agent"
