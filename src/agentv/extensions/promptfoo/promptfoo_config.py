@@ -362,11 +362,12 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
     transform = options.get("transform") or options.get("postprocess")
     evaluators = _evaluators(test, grading, transform)
     context = variables.get("context")
+    decides = has_threshold and is_blank(test.get("assertScoringFunction"))  # the function gets the threshold
     row: dict[str, Any] = {
         "input": variables,
         "expected_outcome": "",
         "evaluators": evaluators,
-        "execution": {"threshold": max(0.0, float(threshold)) if has_threshold else 0.0},
+        "execution": {"threshold": max(0.0, float(threshold)) if decides else 0.0},
     }
     if not is_blank(context):
         row["context"] = context if isinstance(context, list) else text_of(context)

@@ -7,6 +7,10 @@ module.exports.types = (scores, { componentResults }) => ({
   score: componentResults.filter((result) => result.assertion.type === "contains").length / 10,
   reason: "",
 });
+module.exports.passes = (scores, { componentResults }) => {
+  const passed = componentResults.filter((result) => result.pass).length;
+  return { pass: passed > 1, score: passed / 10, reason: "" };
+};
 module.exports.limit = (scores, context) => ({ pass: true, score: context.threshold ?? 0.05, reason: "" });
 module.exports.wide = () => ({ pass: true, score: 3, reason: "" });
 module.exports.throws = () => {

@@ -28,6 +28,20 @@ _READS = {
 }
 """How the reply to a `rubricPrompt` is read."""
 
+_REPLIES = {
+    "json": ("Output: {{ output }}\n\nRubric: {{ rubric }}", "JSON: {reason: text, pass: boolean, score: 0.0 to 1.0}"),
+    "factuality": (
+        "Question: {{ input }}\n\nExpert answer: {{ ideal }}\n\nSubmitted answer: {{ completion }}",
+        "JSON with a `reason` and a `category`: A if the facts of the submitted answer are a subset of those of the"
+        " expert, B if they are a superset, C if they are the same, D if they disagree, and E if they differ otherwise",
+    ),
+    "closed-qa": (
+        "Question: {{ input }}\n\nAnswer: {{ completion }}\n\nCriterion: {{ criteria }}",
+        "your reasons, and Y in the last line if the answer meets the criterion, or else N",
+    ),
+}
+"""What a program that grades is asked if there is no `rubricPrompt`: the message, and the form of its reply."""
+
 NEVER_NEGATED = {*_GRADED, *_READS} - {"llm-rubric", "agent-rubric"}
 """Types whose `not-` promptfoo ignores."""
 
@@ -82,6 +96,11 @@ def judged_entry(type_: str, value: Any, assertion: dict[str, Any], grading: Gra
     prompt = assertion.get("rubricPrompt") or grading.options.get("rubricPrompt")
     if type_ == "agent-rubric":
         grading.lose("'agent-rubric': the judge reads files only if its target is a coding agent")
+    has_own = bool(prompt) or type_ not in _READS or type_ == "agent-rubric" or is_blank(value)
+    if not has_own and not grading.is_model(target):
+        message, form = _REPLIES[_READS[type_]]
+        system = {"role": "system", "content": f"Judge the text of the user. Reply with {form}."}
+        prompt = [system, {"role": "user", "content": message}]
     if prompt and type_ in _READS:
         judge |= {} if grading.is_model(target) else {"chat": False}
         judge |= _reading(type_, value, assertion, grading)
