@@ -156,4 +156,13 @@ def skill_of(file: RecordFile) -> str:
         return name
     folder = os.path.dirname(os.path.abspath(file.path))
     parent = os.path.dirname(folder)
-    return os.path.basename(parent if os.path.basename(folder) in ("evals", "eval", "tests") else folder)
+    places = (folder, parent, os.path.dirname(parent))
+    skill = next((place for place in places if os.path.isfile(os.path.join(place, "SKILL.md"))), None)
+    return name_in(skill or (parent if os.path.basename(folder) in ("evals", "eval", "tests") else folder))
+
+
+def name_in(folder: str) -> str:
+    """Return the name in the SKILL.md of a folder, else that of the folder."""
+    from agentv.targets.workspace_target import skill_name  # late: few datasets are about a skill
+
+    return skill_name(folder)

@@ -21,7 +21,7 @@ from agentv.datasets.foreign.values import (
     with_outcome,
 )
 from agentv.datasets.formats.dataset_format import Document
-from agentv.extensions.interop.datasets.skill_triggers import trigger_checks
+from agentv.extensions.interop.datasets.skill_triggers import name_in, trigger_checks
 from agentv.extensions.interop.imports.foreign_values import number_or_none
 from agentv.settings.project import project_root
 
@@ -147,9 +147,10 @@ WAZA = _Waza()
 
 
 def _skill_name(skill: str, folder: str) -> str:
-    """Return the name of a skill: as it is written, or of the folder of its SKILL.md."""
+    """Return the name of a skill: as it is written, or that in its SKILL.md."""
     path = os.path.abspath(os.path.join(folder, skill))
-    return os.path.basename(os.path.dirname(path)) if skill.endswith(".md") else skill
+    place = os.path.dirname(path) if skill.endswith(".md") else path
+    return name_in(place) if place != path or os.path.isfile(os.path.join(place, "SKILL.md")) else skill
 
 
 def _with_prompt(task: dict[str, Any], folder: str, root: str) -> dict[str, Any]:
