@@ -119,7 +119,13 @@ def _take_call(builder: SessionBuilder, call: dict[str, Any], at_ms: float | Non
 
 
 def _response(response: Any) -> Any:
-    return response.get("output", response) if isinstance(response, dict) else response
+    return response.get("output", response.get("error", response)) if isinstance(response, dict) else response
+
+
+def _has_failed(result: dict[str, Any]) -> bool:
+    """Whether a response of a tool has an error instead of an output."""
+    response = object_in(result, "response")
+    return bool(response.get("error")) and "output" not in response
 
 
 def _history(document: Any) -> list[dict[str, Any]]:
@@ -155,7 +161,8 @@ def _take_contents(builder: SessionBuilder, contents: list[dict[str, Any]]) -> N
         for part in parts:
             if result := object_in(part, "functionResponse"):
                 names = [id for id, name in waiting if id == result.get("id") or name == result.get("name")]
-                builder.add_result(next(iter(names), ""), _response(result.get("response")), None)
+                output, failed = _response(result.get("response")), _has_failed(result)
+                builder.add_result(next(iter(names), ""), output, None, failed=failed)
                 waiting = [entry for entry in waiting if entry[0] not in names[:1]]
         if not _CONTEXT.match(text):
             builder.add_request(text, attachments_in(parts))
@@ -164,4 +171,5 @@ def _take_contents(builder: SessionBuilder, contents: list[dict[str, Any]]) -> N
 def _take_results(builder: SessionBuilder, parts: list[dict[str, Any]], at_ms: float | None) -> None:
     for part in parts:
         if result := object_in(part, "functionResponse"):
-            builder.add_result(str(result.get("id", "")), _response(result.get("response")), at_ms)
+            output, failed = _response(result.get("response")), _has_failed(result)
+            builder.add_result(str(result.get("id", "")), output, at_ms, failed=failed)
