@@ -581,6 +581,12 @@ def test_what_functions_return_is_not_converted(command, folder, name):
     assert ended.code == 2 and "Functions return its prompts, tests or variables" in ended.stderr
 
 
+def test_a_chat_with_statements_is_not_converted(command, folder):
+    config = {"prompts": ['[{"role": "user", "content": {{x | dump}}}]'], "providers": ["openai:gpt-4o"]}
+    ended = command("convert", folder.write("promptfooconfig.json", json.dumps(config)), "cases.yaml")
+    assert ended.code == 2 and "chats with statements" in ended.stderr and not (folder.path / "cases.yaml").exists()
+
+
 def test_a_function_is_not_called_in_a_sandbox(command, folder):
     folder.write("f.py", FUNCTIONS)
     ended = command("eval", folder.write("promptfooconfig.yaml", NAMED["tests"]), "--sandbox", "landlock")

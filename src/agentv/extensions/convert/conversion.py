@@ -138,6 +138,9 @@ class Conversion:
 
     def write(self) -> list[DatasetWarning]:
         """Write the dataset, and read it back. Return what is not kept, and notes. Raises DatasetError."""
+        if built := [prompt.id for prompt in self._dataset.header.prompts if not getattr(prompt, "has_text", True)]:
+            what = f"Prompts are chats with statements, or use filters of your own: {', '.join(built)}"
+            raise UsageError(f"Cannot convert {self._source.path}", what, "Evaluate it as it is, or write messages")
         rows = self._rows() if self._format.is_lossless else self._some_rows()
         document = self._dataset.document if self._source.kind == self._partial.kind else None
         try:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -42,6 +42,7 @@ class PromptFunction(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     as_chat: Callable[[str], tuple[dict[str, Any], ...]] | None = None
     filters: dict[str, str] = {}
+    has_text: ClassVar[bool] = False
 
     @property
     def key(self) -> str:
