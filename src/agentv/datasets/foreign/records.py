@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -129,13 +130,12 @@ class RecordFile:
 
     @cached_property
     def sample(self) -> list[Any]:
-        """The first records; of a document, the document. Empty if the file cannot be read."""
-        try:
-            if self.is_document:
-                return [self.document]
-            return [record.data for record in islice(self.records(), SAMPLE)]
-        except DatasetError:
-            return []
+        """The first records that can be read; of a document, the document."""
+        sample: list[Any] = []
+        with suppress(DatasetError):
+            for item in [self.document] if self.is_document else islice(self.records(), SAMPLE):
+                sample.append(item.data if isinstance(item, Record) else item)
+        return sample
 
     def records(self) -> Iterator[Record]:
         """Yield the records: lines, items of an array, rows of a table, or the document. Raises DatasetError."""
