@@ -133,7 +133,7 @@ def _score_now(job: Job, answer: Answer, context: JobContext) -> JobOutcome | tu
     judgement = _judgement(answer, response, value, context)
     score, verdicts, prior = context.scorer.score_now, job.case.execution.verdicts or context.verdicts, answer.kept
     specs = job.case.evaluators if evaluators is None else evaluators
-    scored = _of_conversation(judgement, answer, job)
+    scored = _of_conversation(judgement, answer, job) if answer.replies else judgement
     results: list[Any] = [prior.get(spec.name) or score(spec, scored, verdicts) for spec in specs]
     if None in results or (answer.replies and evaluators is None):
         return judgement, results
