@@ -269,9 +269,11 @@ def _translated(
     """Return the evaluator, and the minimum score of a pass."""
     threshold: Any = assertion.get("threshold")
     if type_ in TEXT_TYPES:
-        least = OVERLAP.get(type_)
-        default = 0.0 if type_ == "is-refusal" else 1.0  # a blank answer passes with a score of 0
-        return text_entry(type_, value, threshold), minimum_of(threshold, least) if least else default
+        default = OVERLAP.get(type_)
+        least = minimum_of(threshold, default) if default else 1.0
+        own = {"threshold": least} if type_ == "tool-call-f1" else {}  # without it, 0 never passes
+        # A blank answer passes `is-refusal` with a score of 0.
+        return {**text_entry(type_, value, threshold), **own}, 0.0 if type_ == "is-refusal" else least
     if type_ in ("javascript", "python"):
         is_free = type_ == "javascript" and (not isinstance(threshold, int | float) or threshold > 0)
         return _code_check(type_, value, assertion), ABOVE_ZERO if is_free else minimum_of(threshold, None)

@@ -82,7 +82,7 @@ def text_entry(type_: str, value: Any, threshold: Any) -> dict[str, Any]:
     if type_ == "equals":
         is_data = isinstance(value, dict | list)
         return {"type": "equals", "value": value if is_data else script_text(value), "exact": True}
-    if type_ in _LISTS:
+    if type_ in _LISTS and isinstance(value, list | str):
         items = value if isinstance(value, list) else list_items(script_text(value))
         if not items:
             raise ValueError(f"The assertion '{type_}' has no value")
