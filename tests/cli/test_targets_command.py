@@ -84,6 +84,11 @@ def test_the_problem_of_a_target_names_file_and_line(project, command):
     assert "Note: .agentv/targets.yaml: Line 4: Unknown field 'targets[0].modle'" in command("targets").stderr
 
 
+def test_targets_that_are_not_a_list_get_a_hint(project, command):
+    project.write(".agentv/targets.yaml", "targets:\n  default:\n    provider: mock\n")
+    assert "Write a list: '- name: NAME' for each target" in command("targets").stderr
+
+
 def test_an_unset_variable_is_a_note_not_an_error(project, command):
     ended = command("targets")
     assert ended.code == 0

@@ -182,7 +182,8 @@ class TestFolders:
         folder.write("evals/notes.txt", "x")
         error = folder.error("evals")
         assert error.headline == "No dataset found in evals"
-        assert error.hint == "Datasets are files with cases: .yaml, .yml, .jsonl, .ndjson, .mdx, .jsonl.gz, .jsonl.zst"
+        suffixes = ".yaml, .yml, .jsonl, .ndjson, .mdx, .jsonl.gz, .jsonl.zst"
+        assert error.hint == f"Datasets are files with cases: {suffixes}. Pass other files, such as .csv, by name"
 
     def test_a_broken_file_in_a_folder_is_an_error(self, folder):
         folder.write("evals/a.yaml", document("a"))

@@ -229,6 +229,7 @@ class TestEntries:
         [
             ({"type": "contain", "value": "x"}, "Unknown evaluator type 'contain'", "Did you mean 'contains'?"),
             ({"value": "x"}, "Missing required field: 'evaluators[0].type'", "An evaluator needs a 'type'"),
+            ({"contains": "x"}, "Missing required field: 'evaluators[0].type'", "Write {type: contains, …}"),
             ({"type": 5}, "Field 'evaluators[0].type' must be a string, got integer", ""),
             (5, "Field 'evaluators[0]' must be an object or a string, got integer", ""),
             (None, "Field 'evaluators[0]' must be an object or a string, got null", ""),

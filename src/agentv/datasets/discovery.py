@@ -92,7 +92,8 @@ def find_datasets(
 
 
 def _formats_hint() -> str:
-    return f"Datasets are files with cases: {', '.join(formats.known_suffixes())}"
+    suffixes = ", ".join(formats.known_suffixes())
+    return f"Datasets are files with cases: {suffixes}. Pass other files, such as .csv, by name"
 
 
 def _existing(path: str, file_format: GivenFormat) -> str:

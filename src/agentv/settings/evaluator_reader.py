@@ -306,7 +306,9 @@ def _type_of(
     type_name = entry.get(key)
     if not isinstance(type_name, str):
         if type_name is None:
-            problems.missing((*path, "type"), "An evaluator needs a 'type'")
+            type_ = next(filter(EVALUATORS.canonical, map(str, entry)), None)
+            hint = f"Write {{type: {type_}, …}}" if type_ else "An evaluator needs a 'type'"
+            problems.missing((*path, "type"), hint)
         else:
             problems.wrong_type((*path, key), "a string", type_name)
         return None, False

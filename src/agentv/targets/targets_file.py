@@ -106,6 +106,9 @@ def check_shape(data: Any) -> Problems:
     if not isinstance(data, dict):
         problems.error((), f"A targets file must be an object with a list 'targets', got {type_word(data)}")
         return problems
+    if isinstance(data.get("targets"), dict):
+        problems.wrong_type(("targets",), "an array", data["targets"], "Write a list: '- name: NAME' for each target")
+        return problems
     read_settings(TargetsFile, data, (), problems)
     if data.get("targets") == []:
         problems.warning(("targets",), "Field 'targets' has no entries")
