@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentv.extensions.interop.imports.foreign_files import read_header, read_items
+from agentv.extensions.interop.imports.foreign_files import problem, read_header, read_items
 from agentv.extensions.interop.imports.foreign_values import (
     Fields,
     chat_messages,
@@ -46,7 +46,7 @@ class DeepEvalRun(ForeignResults):
         if path.is_dir():
             return any(file.is_file() for file in _candidates(path))
         keys = top_level(head)
-        if keys.get("testRunData", b"").startswith(b"{"):
+        if keys.get("testRunData", b"").startswith(b"{") or keys.keys() == {"testRunLink"}:
             return True
         has_cases = any(name in keys for name in ("testCases", "test_results"))
         return has_cases and (b'"metricsData"' in head or b'"metrics_data"' in head or "testPassed" in keys)
@@ -57,6 +57,8 @@ class DeepEvalRun(ForeignResults):
     def open(self, path: Path) -> ForeignRun:
         path = self.files(path)[0]
         header = _snake(read_header(path, _OPENED, _LISTS))
+        if address := header.text("test_run_link"):
+            raise problem(path, f"The results are on Confident AI: {address}", "Run DeepEval without logging in")
         settings = header.object("hyperparameters")
         target = settings.text("model") or "default"
         dataset = header.text("dataset_alias", "test_file", "identifier")
