@@ -335,6 +335,26 @@ def test_the_repeat_policy_decides_whether_a_suite_passes(folder, command, repea
     assert command("eval", "suite.eval.yaml", "--workers", "1").code == code
 
 
+@pytest.mark.parametrize("prompts", [{"prompts": ["{{ input }}"]}, {}])
+@pytest.mark.parametrize(
+    ("suite", "passing", "code"),
+    [
+        ({"repeat": {"count": 2, "strategy": "pass_all"}}, (2,), 1),
+        ({"repeat": {"count": 2, "strategy": "pass_all"}, "budget_usd": 1}, (1, 2), 0),
+        ({"runs": 2}, (2,), 0),
+        ({"runs": 2, "early_exit": True}, (), 1),
+        ({"experiment": {"runs": 2, "early_exit": True}}, (2,), 0),
+        ({}, (), 1),
+    ],
+)
+def test_earlier_versions_have_the_repeat_policy_in_the_suite(folder, command, suite, passing, code, prompts):
+    answers(folder, *passing)
+    own = {"vars": TEST["vars"]} if prompts else {"input": "hello"}
+    test = {"id": "one", "criteria": "Says you", "assert": BOTH, **own}
+    folder.write("suite.eval.yaml", {"target": "default", **prompts, **suite, "threshold": 0.75, "tests": [test]})
+    assert command("eval", "suite.eval.yaml", "--workers", "1").code == code
+
+
 def test_tests_of_a_suite_are_repeated_with_one_strategy(folder, command):
     test = {**TEST, "options": {"repeat": {"count": 2, "strategy": "mean"}}}
     folder.write("suite.eval.yaml", {**SUITE, "evaluate_options": {"repeat": 2}, "tests": [test]})

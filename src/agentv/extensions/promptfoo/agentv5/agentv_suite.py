@@ -20,7 +20,7 @@ from agentv.errors import DatasetError
 from agentv.extensions.promptfoo.agentv5.agentv_environment import workspace_of
 from agentv.extensions.promptfoo.agentv5.agentv_hooks import workspace_of_extensions
 from agentv.extensions.promptfoo.agentv5.agentv_tests import AgentvSuite, case_rows, is_name, is_written_out
-from agentv.extensions.promptfoo.agentv5.earlier_forms import ASSERTIONS, listed
+from agentv.extensions.promptfoo.agentv5.earlier_forms import ASSERTIONS, RUN_KEYS, listed
 from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
 from agentv.extensions.promptfoo.agentv5.repeat_policy import gate_of, trials_of
 from agentv.extensions.promptfoo.agentv5.typescript_suite import is_typescript
@@ -30,6 +30,11 @@ from agentv.support.user_code import importing_nothing
 from agentv.trust.inventory import NamedUse
 
 _OWN_KEYS = frozenset({"default_test", "evaluate_options", "environment", "derived_metrics", "output_path"})
+_LIMITS = frozenset({"threshold", *RUN_KEYS})
+"""Keys that suites of early versions have without another one of `_OWN_KEYS`."""
+
+_OF_OTHERS = frozenset({"evaluators", "expected_outcome", "input_messages"})
+"""Keys of cases that no version of 5 has."""
 _OF_PROMPTFOO = frozenset(
     {
         *("defaultTest", "evaluateOptions", "commandLineOptions", "outputPath", "derivedMetrics", "nunjucksFilters"),
@@ -167,6 +172,8 @@ def is_suite(document: dict[str, Any]) -> bool:
         return True
     providers = listed(document.get("providers"))
     tests = [test for test in listed(document.get("tests")) if isinstance(test, dict)]
+    if keys & _LIMITS and not any(_OF_OTHERS & test.keys() for test in tests):
+        return True
     if any(map(is_written_out, providers)) or any("include" in test for test in tests):
         return True
     if not all(map(is_name, providers)):

@@ -8,7 +8,10 @@ from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_o
 from agentv.extensions.promptfoo.agentv5.positions import placed_row
 
 _OPTIONS = {"workers": "max_concurrency", "repeat": "repeat", "budget_usd": "budget_usd"}
-"""Settings of an experiment, and the options of the evaluation that they are."""
+"""Settings of an experiment or a suite, and the options of the evaluation that they are."""
+
+RUN_KEYS = frozenset({"repeat", "budget_usd", "runs", "early_exit"})
+"""Keys of a suite that became options of the evaluation."""
 
 ASSERTIONS = ("assert", "assertions")
 """The key of assertions, and what it was called before."""
@@ -35,7 +38,12 @@ def with_current_forms(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document without an `experiment` block or an object as `target`. Raises ValueError."""
     for key in ("experiment", "execution"):
         if isinstance(block := document.get(key), dict):
-            document = _without_block(document, key, block)
+            document = _without_block(document, key, _with_repeat(block))
+    if RUN_KEYS & document.keys():
+        own = _with_repeat(document)
+        options: dict[str, Any] = {key: own[key] for key in ("repeat", "budget_usd") if key in own}
+        options = {**options, **object_at(document, "evaluate_options")}
+        document = {**{key: own[key] for key in own.keys() - RUN_KEYS}, "evaluate_options": options}
     target = document.get("target")
     if not isinstance(target, dict):
         return document
@@ -50,6 +58,15 @@ def with_current_forms(document: dict[str, Any]) -> dict[str, Any]:
     settings = {key: value for key, value in target.items() if key not in ("name", "provider")}
     provider = {"id": target.get("provider"), "label": name, "config": settings}
     return {**document, "target": None, "providers": [placed_row(provider, target, {})]}
+
+
+def _with_repeat(data: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with `runs`, and whether they stop at the first pass, as a repeat policy."""
+    rest = {key: value for key, value in data.items() if key not in ("runs", "early_exit")}
+    stops = {"early_exit": data["early_exit"]} if "early_exit" in data else {}
+    if isinstance(rest.get("repeat"), dict):
+        return {**rest, "repeat": {**stops, **rest["repeat"]}}
+    return {"repeat": {"count": data["runs"], "early_exit": False, **stops}, **rest} if "runs" in data else rest
 
 
 def _without_block(document: dict[str, Any], key: str, block: dict[str, Any]) -> dict[str, Any]:
