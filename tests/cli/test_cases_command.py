@@ -276,6 +276,8 @@ def test_columns_and_lists_of_a_split_are_records(folder, command):
     assert "read 2 cases as preference pairs" in command("cases", "t.json").stderr
     folder.write("t.json", '{"test": [{"question": "2+2?", "choices": ["3", "4"], "answer": 1}]}')
     assert "read 1 case as multiple-choice questions" in command("cases", "t.json").stderr
+    folder.write("t.json", '{"cases": [{"messages": [{"role": "user", "content": "Hi"}], "expected": "Hello"}]}')
+    assert "expected_output=expected" in command("cases", "t.json", "--guess").stdout
 
 
 def test_a_guess_names_empty_lists_of_tools(folder, command):

@@ -233,7 +233,7 @@ RECORD_FORMATS: dict[str, RecordKeys] = {
             )
         },
         "case": {
-            "id": "id",
+            "id": "id uuid",
             "input": "responses: responses_create_params.input | text: problem_statement prompt",
             "system": "text: responses_create_params.instructions",
             "expected_output": "expected_answer answer",
