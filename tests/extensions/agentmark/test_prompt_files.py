@@ -70,6 +70,18 @@ class TestDataset:
         assert message in error.detail
         assert (error.path, error.line) == ("rows.jsonl", 1)
 
+    def test_a_schema_can_be_in_files(self, folder):
+        folder.write("rows.jsonl", ROWS)
+        folder.write("schemas/name.json", {"definitions": {"a/b": {"type": "string"}}})
+        folder.write("schemas/row.json", {"properties": {"name": {"$ref": "./name.json#/definitions/a~1b"}}})
+        text = PROMPT[: PROMPT.index("  type: object")] + "  $ref: ./schemas/row.json\n---\n<User>{props.name}</User>\n"
+        assert len(folder.load(folder.write("hello.prompt.mdx", text))) == 2
+        folder.write("rows.jsonl", [{"input": {"name": 3}}])
+        assert "'input.name' does not match" in folder.error("hello.prompt.mdx").detail
+        for name, what in (("none.json", "No such file"), ("row.json#/x", "row.json has no '/x'")):
+            folder.write("hello.prompt.mdx", text.replace("row.json", name))
+            assert what in folder.error("hello.prompt.mdx").detail
+
     @pytest.mark.parametrize("parent", [".", "agentmark", "templates", "prompts"])
     def test_the_dataset_is_found_where_agentmark_looks(self, folder, parent):
         folder.write(".agentv/config.yaml", "version: 1\n")

@@ -180,10 +180,31 @@ def _validator(path: str, file: Settings) -> Validator | None:
     from jsonschema_rs import ValidationError, validator_for  # late: few prompts have a schema
 
     try:
-        return validator_for(json.loads(json.dumps(schema)))  # without positions
-    except (ValidationError, ValueError) as error:
+        return validator_for(_resolved(json.loads(json.dumps(schema)), os.path.dirname(path)))  # without positions
+    except (ValidationError, ValueError, OSError, RecursionError) as error:
         what = f"'input_schema' is not a valid JSON Schema: {str(error).splitlines()[0]}"
         raise _invalid(path, what) from None
+
+
+def _resolved(schema: Any, folder: str) -> Any:
+    """Replace each `$ref` to a JSON file by its content, or by the part that its pointer names."""
+    if isinstance(schema, list):
+        return [_resolved(item, folder) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    file, _, pointer = str(schema.get("$ref", "")).partition("#")
+    if not file:
+        return {key: _resolved(value, folder) for key, value in schema.items()}
+    place = os.path.normpath(os.path.join(folder, file))
+    if problem := refusal(os.path.realpath(place), os.path.realpath(folder), project_root(folder or ".")):
+        raise ValueError(f"{file}: {problem}")
+    content = json.loads(Path(place).read_text(encoding="utf-8"))
+    for step in filter(None, pointer.split("/")):
+        key = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(content, dict) or key not in content:
+            raise ValueError(f"{file} has no '{pointer}'")
+        content = content[key]
+    return _resolved(content, os.path.dirname(place))
 
 
 def _checked(row: Row, validator: Validator | None) -> Row:
