@@ -82,6 +82,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self._constructs: list[str] = []
+        self._places: list[int] = []
         self._bullet = ""
         self._last_bullet = ""
         self._writers: dict[str, Callable[[Node, str, str], str]] = {
@@ -127,12 +128,15 @@ class _Writer:
 
     def _blocks(self, parent: Node) -> str:
         parts: list[str] = []
+        self._places.append(0)
         for position, child in enumerate(parent.children):
+            self._places[-1] = position
             if position:
                 parts.append("\n" * (1 + _blank_lines(parent.children[position - 1], child, parent)))
             parts.append(self._item(parent, position) if parent.type == "list" else self._write(child, "\n", "\n"))
             if child.type != "list":
                 self._last_bullet = ""
+        self._places.pop()
         return "".join(parts)
 
     def _phrasing(self, parent: Node, before: str, after: str) -> str:
@@ -177,7 +181,7 @@ class _Writer:
             text = self._within("phrasing", node, "# ", "\n")
         if text[:1] in ("\t", " "):
             text = _reference(text[0]) + text[1:]
-        return f"{'#' * depth} {text}".rstrip() if text else "#" * depth
+        return f"{'#' * depth} {text}" if text else "#" * depth
 
     def _blockquote(self, node: Node, *_: str) -> str:
         with self._in("blockquote"):
@@ -187,7 +191,9 @@ class _Writer:
         is_ordered = node.settings["ordered"]
         bullet, other = (".", ")") if is_ordered else ("*", "-")
         starts_with_rule = any(item.children and item.children[0].type == "thematicBreak" for item in node.children)
-        if bullet == self._last_bullet or (starts_with_rule and not is_ordered):
+        is_bare = bool(node.children) and not node.children[0].children
+        is_nested = self._constructs[-3:] == ["listItem", "list", "listItem"] and self._places[-3:] == [0, 0, 0]
+        if bullet == self._last_bullet or (not is_ordered and (starts_with_rule or (is_bare and is_nested))):
             bullet = other
         outer, self._bullet = self._bullet, bullet
         with self._in("list"):

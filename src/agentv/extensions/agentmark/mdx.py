@@ -251,7 +251,13 @@ class _Markdown:
                 raise MdxError(f"</{tag.name or ''}> does not close the last tag", line)
             parent.settings["end"] = self._end
             return
-        settings = {"end": self._end, "name": tag.name, "attributes": tag.attributes, "source": tag.source}
+        settings = {
+            "opened": self._end,
+            "end": self._end,
+            "name": tag.name,
+            "attributes": tag.attributes,
+            "source": tag.source,
+        }
         node = Node(kind, settings=settings, line=line)
         parents[-1].children.append(node)
         if not tag.is_self_closing:
@@ -346,7 +352,18 @@ def _set_spread(node: Node) -> None:
     for child in node.children:
         _set_spread(child)
     if node.type in ("list", "listItem"):
-        node.settings["spread"] = any(_last_line(one) < two.line for one, two in pairwise(node.children))
+        node.settings["spread"] = any(end < start for (_, end), (start, _) in pairwise(_spans(node.children)))
+
+
+def _spans(nodes: list[Node]) -> Iterator[tuple[int, int]]:
+    """Yield the first line of each block, and the line after it. Tags are blocks next to their content."""
+    for node in nodes:
+        if node.type == "flowTag" and node.children:
+            yield node.line, node.settings["opened"]
+            yield from _spans(node.children)
+            yield node.settings["end"] - 1, node.settings["end"]
+        else:
+            yield node.line, _last_line(node)
 
 
 def _last_line(node: Node) -> int:
