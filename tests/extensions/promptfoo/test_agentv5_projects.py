@@ -355,11 +355,17 @@ def test_earlier_versions_have_the_repeat_policy_in_the_suite(folder, command, s
     assert command("eval", "suite.eval.yaml", "--workers", "1").code == code
 
 
-def test_tests_of_a_suite_are_repeated_with_one_strategy(folder, command):
-    test = {**TEST, "options": {"repeat": {"count": 2, "strategy": "mean"}}}
-    folder.write("suite.eval.yaml", {**SUITE, "evaluate_options": {"repeat": 2}, "tests": [test]})
+def test_the_strictest_of_several_strategies_decides_and_is_named(folder, command):
+    answers(folder, 2)
+    test = {**TEST, "assert": BOTH, "options": {"repeat": {"count": 3, "strategy": "mean"}}}
+    shared = {"evaluate_options": {"repeat": 2}, "threshold": 0.75}
+    folder.write("suite.eval.yaml", {**SUITE, **shared, "tests": [{**TEST, "id": "two", "assert": BOTH}, test]})
+    outcome = command("eval", "suite.eval.yaml", "--workers", "1")
+    assert outcome.code == 1 and "several strategies of 'repeat': 'mean', the strictest" in outcome.stderr
+    test["options"]["repeat"]["strategy"] = "confidence_interval"
+    folder.write("suite.eval.yaml", {**SUITE, **shared, "tests": [test]})
     outcome = command("validate", "suite.eval.yaml")
-    assert outcome.code == 1 and "'repeat' has several strategies: pass_any, mean" in outcome.stdout
+    assert outcome.code == 1 and "'repeat' has several strategies: pass_any, confidence_interval" in outcome.stdout
 
 
 @pytest.mark.parametrize(

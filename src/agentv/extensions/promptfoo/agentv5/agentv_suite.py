@@ -99,7 +99,7 @@ class _AgentvSuite(ForeignFormat):
 
     def suite_gate(self, source: Source) -> SuiteGate | None:
         with suppress(DatasetError, ValueError):  # reported when the file is read
-            return _gate(_suite(source.files[0], _ignore))
+            return _gate(_suite(source.files[0], _ignore), _ignore)
         return None
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class _AgentvSuite(ForeignFormat):
                 header["workspace"] = workspace_of_extensions(data["extensions"])
             if not is_blank(data.get("suite")) and is_blank(data.get("name")):
                 header["dataset"] = data["suite"]
-            _gate(suite)
+            _gate(suite, lose)
         except ValueError as error:
             raise error_at(file.path, str(error), document_of(file)) from None
         if suite.whole_variable is None and suite.prompts:
@@ -155,8 +155,8 @@ def _suite(path: str, lose: Lose) -> AgentvSuite:
         raise error_at(path, str(error), document_of(record_file(path))) from None
 
 
-def _gate(suite: AgentvSuite) -> SuiteGate:
-    return gate_of(suite.data, (record.data for record in suite.tests(_ignore)))
+def _gate(suite: AgentvSuite, lose: Lose) -> SuiteGate:
+    return gate_of(suite.data, (record.data for record in suite.tests(_ignore)), lose)
 
 
 def _ignore(_: str) -> None:

@@ -10,7 +10,9 @@ from agentv.datasets.foreign.values import first_of, object_at, text_of
 from agentv.datasets.formats.dataset_format import SuiteGate
 from agentv.model.evaluator import Verdicts
 
-_STRATEGIES = ("pass_any", "pass_at_k", "pass_all", "mean", "confidence_interval")
+_STRATEGIES = ("pass_any", "pass_at_k", "mean", "pass_all", "confidence_interval")
+"""From the most lenient to the strictest; the last can be stricter or more lenient than the one before."""
+
 _KEYS = {"count", "strategy", "early_exit", "cost_limit_usd"}
 _LOST = {
     "early_exit": "every trial runs, and those after the first pass do not count in the gate",
@@ -35,10 +37,10 @@ def own_repeat(test: dict[str, Any]) -> Any:
     return first_of(object_at(test, "options"), "repeat") or first_of(object_at(test, "run"), "repeat")
 
 
-def gate_of(suite: dict[str, Any], tests: Iterable[dict[str, Any]]) -> SuiteGate:
+def gate_of(suite: dict[str, Any], tests: Iterable[dict[str, Any]], lose: Lose) -> SuiteGate:
     """Return the gate of a suite. Its threshold, or a setting of the run of a test, has every test reach its own limit.
 
-    Raises ValueError if trials are not combined in the same way everywhere.
+    Of several strategies, the strictest is that of all tests. Raises ValueError if none of them is the strictest.
     """
     shared = object_at(suite, "evaluate_options").get("repeat")
     strategies: dict[str, None] = {} if shared is None else {_strategy(shared): None}
@@ -49,10 +51,13 @@ def gate_of(suite: dict[str, Any], tests: Iterable[dict[str, Any]]) -> SuiteGate
             strategies[_strategy(repeat)] = None
         if threshold is None and (repeat is not None or object_at(test, "run")):
             threshold = Verdicts().passing
-    if len(strategies) > 1:
+    if len(strategies) > 1 and "confidence_interval" in strategies:
         raise ValueError(f"'repeat' has several strategies: {', '.join(strategies)}. Keep one in the whole suite")
+    strategy = max(strategies, key=_STRATEGIES.index, default="mean")
+    if len(strategies) > 1:
+        lose(f"several strategies of 'repeat': '{strategy}', the strictest, decides for all tests")
     limit = float(threshold) if isinstance(threshold, int | float) else None
-    return SuiteGate(limit, next(iter(strategies), "mean"), by_verdict=True)
+    return SuiteGate(limit, strategy, by_verdict=True)
 
 
 def _strategy(repeat: Any) -> str:
