@@ -148,6 +148,7 @@ def workspace_uses(workspace: Workspace, file: str) -> Iterator[Use]:
 
 def dataset_uses(source: Source, options: Options, survey: CaseSurvey) -> Inventory:
     """Return what a dataset would use, also in invalid cases: those are reported when the run reads them."""
+    options = msgspec.structs.replace(options, on_error="skip")  # an invalid case stays as it is, and is not refused
     try:
         for batch in Dataset(source, options, _SurveySink(survey)).batches(None):
             for case in batch:
