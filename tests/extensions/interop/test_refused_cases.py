@@ -70,6 +70,45 @@ def test_a_record_that_cannot_be_mapped_is_refused(folder):
     assert loaded[60].case_error == "Missing field 'input'. The file was read as samples of Inspect"
 
 
+def test_a_line_that_is_not_json_is_refused_as_in_a_file_of_ours(folder, command):
+    good = json.dumps(SAMPLES[0])
+    lines = ['{"input": "a", "target"', *[good] * 20, json.dumps(BAD_SAMPLE), '{"input": NaN}', '"', good]
+    folder.write("samples.jsonl", "\n".join(lines))
+    refused = {
+        case.line: case.case_error.partition(". ")[0] for case in folder.load("samples.jsonl") if case.case_error
+    }
+    assert refused == {
+        1: "Invalid JSON - the line is cut off before the object ends",
+        22: "Missing field 'input'",
+        23: "Invalid JSON - NaN is not allowed",
+        24: "Invalid JSON - the line is cut off before the object ends",
+    }
+    assert len(folder.load("samples.jsonl", on_error="skip")) == 21
+    assert command("validate", "samples.jsonl", "--strict").stdout.count("Invalid JSON") == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "reasons"),
+    [
+        ([["a", "b"], ["c", "d", "e"], ["f"]], [None, "The row has 3 values, and the table 2 columns", None]),
+        ([["a", "b"], ["c"], ["d", None]], [None, None, None]),  # pandas fills a short row
+        ([["a"], ["b"]], None),  # unless all are short
+    ],
+)
+def test_a_row_that_does_not_fit_the_columns_of_a_table_is_refused_as_in_pandas(folder, rows, reasons):
+    path = folder.write("table.json", json.dumps({"columns": ["inputs", "ground_truth"], "data": rows}))
+    if reasons is None:
+        folder.error(path)
+    else:
+        assert [case.case_error for case in folder.load(path)] == reasons
+
+
+def test_a_pair_without_its_other_answer_is_refused(folder):
+    pair = {"prompt": "a", "chosen": "b", "rejected": "c"}
+    folder.write("pairs.jsonl", [*[pair] * 30, {"prompt": "a", "chosen": "b"}])
+    assert "one answer is missing" in folder.load("pairs.jsonl")[30].case_error
+
+
 def test_every_job_of_a_refused_case_ends_in_an_error_that_names_its_place(suite, command):
 
     command("eval", "suite.yaml", "--out", "run", "--trials", "2")

@@ -127,7 +127,7 @@ class ForeignFormat(formats.DatasetFormat):
 
     def items(self, file: RecordFile) -> Iterator[Record]:
         """Yield the records with cases."""
-        return file.records()
+        return file.placed()
 
     def settings(self, file: RecordFile, lose: Lose) -> dict[str, Any]:  # noqa: ARG002
         """Return the settings of the dataset, with our keys."""
@@ -202,6 +202,9 @@ class ForeignFormat(formats.DatasetFormat):
 
     def _checked(self, record: Record, rows: Mapper, mapped: MappedFile) -> Iterator[dict[str, Any] | formats.BadRow]:
         """Yield the rows of a record; if it cannot be read, or only in part, a bad row with its own id."""
+        if isinstance(record.data, formats.BadRow):
+            yield record.data
+            return
         if not isinstance(record.data, dict):
             yield formats.BadRow(f"Expected an object, got {type_word(record.data)}", row=_own_parts(record.data))
             return
@@ -341,22 +344,22 @@ def listed_objects(file: RecordFile) -> list[Any]:
 def listed_records(file: RecordFile) -> Iterator[Record]:
     """Yield the records: of the file, or of the list in its document."""
     records = listed_objects(file)
-    return items_of(records) if records else file.records()
+    return items_of(records) if records else file.placed()
 
 
 def rows_of(file: RecordFile) -> list[dict[str, Any]]:
     """Return the first records of a file, or of the list in its document."""
-    return objects(file) or listed_objects(file)[:SAMPLE]
+    return objects(file) or [row for row in listed_objects(file)[:SAMPLE] if isinstance(row, dict)]
 
 
-def table_records(document: dict[str, Any]) -> list[dict[str, Any]]:
+def table_records(document: dict[str, Any]) -> list[Any]:
     """Return the records of a table that is one document, as pandas writes it; empty if it is not one.
 
     It has `columns` and `data`, `schema` and `data`, an object per row, or a list or an object per column.
     """
     columns, data = document.get("columns"), document.get("data")
     if isinstance(columns, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
-        return [dict(zip(map(str, columns), row, strict=False)) for row in data]
+        return _table_rows(list(map(str, columns)), data)
     if "schema" in document and isinstance(data, list) and all(isinstance(row, dict) for row in data):
         return data
     values = list(document.values())
@@ -369,6 +372,19 @@ def table_records(document: dict[str, Any]) -> list[dict[str, Any]]:
     if len(values) > 1 and all(isinstance(value, list) and len(value) == len(values[0]) for value in values):
         return [dict(zip(document, row, strict=True)) for row in zip(*values, strict=True)]
     return []
+
+
+def _table_rows(columns: list[str], rows: list[list[Any]]) -> list[Any]:
+    """Return the rows of a table as records; a short one has null at its end. As in pandas, no row may be longer."""
+    width = len(columns)
+    is_short = max(map(len, rows), default=width) < width
+    what = "The row has {} values, and the table " + plural(width, "column")
+    return [
+        formats.BadRow(what.format(len(row)), row={"input": to_json(row).decode()})
+        if is_short or len(row) > width
+        else {**dict.fromkeys(columns), **dict(zip(columns, row, strict=False))}
+        for row in rows
+    ]
 
 
 def document_of(file: RecordFile) -> dict[str, Any]:

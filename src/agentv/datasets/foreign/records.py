@@ -10,8 +10,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from agentv.datasets.formats.dataset_format import opened
+from agentv.datasets.formats.dataset_format import BadRow, opened
 from agentv.errors import DatasetError, DatasetParseError
 from agentv.model.values import MAX_DEPTH
 from agentv.registry import service
@@ -133,12 +134,22 @@ class RecordFile:
         """The first records that can be read; of a document, the document."""
         sample: list[Any] = []
         with suppress(DatasetError):
-            for item in [self.document] if self.is_document else islice(self.records(), SAMPLE):
+            for item in [self.document] if self.is_document else islice(self.placed(), SAMPLE):
                 sample.append(item.data if isinstance(item, Record) else item)
         return sample
 
     def records(self) -> Iterator[Record]:
-        """Yield the records: lines, items of an array, rows of a table, or the document. Raises DatasetError."""
+        """Yield the records as `placed` does. Raises DatasetError for a line that cannot be read."""
+        for record in self.placed():
+            if isinstance(record.data, BadRow):
+                raise self.problem(record.data.what, record.line, record.data.hint)
+            yield record
+
+    def placed(self) -> Iterator[Record]:
+        """Yield the records: lines, items of an array, rows of a table, or the document. Raises DatasetError.
+
+        A line of JSON Lines that cannot be read is a BadRow.
+        """
         if self.kind == "jsonl":
             return self._json_lines()
         if self.kind == "json" and self.is_array:
@@ -173,7 +184,7 @@ class RecordFile:
                         try:
                             yield Record(number, decode(data))
                         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                            raise self.problem(f"Invalid JSON - {error}", number) from None
+                            yield Record(number, _bad_row(data, error))
                     number += 1
 
     def _json_items(self) -> Iterator[Record]:
@@ -182,9 +193,11 @@ class RecordFile:
         place, line, counted = text.index("[") + 1, 1, 0
         while True:
             place = _skip_blank(text, place)
-            if text[place : place + 1] == "]":
-                return
             line, counted = line + text.count("\n", counted, place), place
+            if text[place : place + 1] == "]":
+                if _skip_blank(text, place + 1) < len(text):
+                    raise self.problem("Invalid JSON - more text after the end of the array", line)
+                return
             data, place = self._decoded(decode, text, place, line=line)
             yield Record(line, data)
             place = _skip_blank(text, place)
@@ -214,7 +227,7 @@ class RecordFile:
         try:
             with opened(self.path) as stream:
                 rows = csv.reader(_decoded_lines(stream, self), delimiter=self._delimiter, strict=True)
-                names = [name.strip() for name in next(rows, [])]
+                names = [name.strip() for name in next((cells for cells in rows if any(map(str.strip, cells))), [])]
                 self._check_names(names)
                 yield 1, names
                 start, width = rows.line_num + 1, len(names)
@@ -232,7 +245,7 @@ class RecordFile:
     @cached_property
     def _delimiter(self) -> str:
         """The delimiter: that of the extension, or a semicolon if the first line has only these."""
-        first = self.head.split(b"\n", 1)[0]
+        first = self.head.lstrip().split(b"\n", 1)[0]
         delimiter = _DELIMITERS.get(self.suffix, ",")
         return ";" if delimiter == "," and b"," not in first and b";" in first else delimiter
 
@@ -299,6 +312,13 @@ def _bad_line(lines: list[bytes | None], start: int, file: RecordFile) -> Datase
         except UnicodeDecodeError:
             return file.problem("The line is not valid UTF-8", number, "Save the file as UTF-8")
     raise AssertionError("all lines are text")
+
+
+def _bad_row(line: bytes, error: Exception) -> BadRow:
+    from agentv.datasets.formats.jsonl import explain  # late: only needed for a bad row
+
+    row = explain(line, error)
+    return replace(row, what=f"Invalid JSON - {row.what}", row={"input": line.decode("utf-8", "replace")})
 
 
 def _skip_blank(text: str, place: int) -> int:

@@ -101,7 +101,7 @@ class _DeepEvalGoldens(ForeignFormat):
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
         if not document:
-            yield from file.records()
+            yield from file.placed()
         for key in _LISTS:
             yield from items_of(document[key]) if isinstance(document.get(key), list) else ()
 

@@ -111,7 +111,7 @@ class KeyedRecords(ForeignFormat):
         return super().open(source)
 
     def items(self, file: RecordFile) -> Iterator[Record]:
-        return file.records() if objects(file) else items_of(self._listed(file))
+        return file.placed() if objects(file) else items_of(self._listed(file))
 
     def mapper(self, document: Document) -> Mapper:
         if record_file(document.source.files[0]).kind not in _TABLES:

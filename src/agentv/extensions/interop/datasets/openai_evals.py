@@ -224,7 +224,7 @@ class _OpenAIHosted(ForeignFormat):
     def items(self, file: RecordFile) -> Iterator[Record]:
         document = document_of(file)
         if not document:
-            yield from file.records()
+            yield from file.placed()
             return
         shared = {key: document[key] for key in ("testing_criteria", "input_messages") if document.get(key)}
         for line, item, _ in items_of(_contents(document) or []):

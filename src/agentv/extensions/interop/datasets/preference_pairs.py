@@ -33,8 +33,8 @@ class _PreferencePairs(ForeignFormat):
 
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:
         data = {key: _cell(value) for key, value in record.data.items()}
-        better, worse = next((data[a], data[b]) for a, b in _NAMES if a in data and b in data)
-        chosen, rejected = (_messages(value, "assistant", lose) for value in (better, worse))
+        pair = next(((data[a], data[b]) for a, b in _NAMES if a in data and b in data), (None, None))
+        chosen, rejected = ([] if value is None else _messages(value, "assistant", lose) for value in pair)
         if not chosen or not rejected or any(is_blank(pair[-1].get("content")) for pair in (chosen, rejected)):
             raise ValueError("The record has no pair of texts: one answer is missing, or is a tool call")
         before = _prompt(data, lose) or chosen[:-1]  # without a prompt, both have the same messages before the answer

@@ -111,7 +111,7 @@ class _ADK(ForeignFormat):
         elif document:
             yield from items_of(first_of(document, *_CASES))
         elif all_have(rows, "data"):
-            yield from file.records()
+            yield from file.placed()
         else:  # the oldest generation: all turns of one session
             yield Record(1, {"data": [record.data for record in file.records()]})
 
