@@ -78,7 +78,7 @@ class TestDataset:
         assert len(folder.load(folder.write("hello.prompt.mdx", text))) == 2
         folder.write("rows.jsonl", [{"input": {"name": 3}}])
         assert "'input.name' does not match" in folder.error("hello.prompt.mdx").detail
-        for name, what in (("none.json", "No such file"), ("row.json#/x", "row.json has no '/x'")):
+        for name, what in (("none.json", "was not found"), ("row.json#/x", "row.json has no '/x'")):
             folder.write("hello.prompt.mdx", text.replace("row.json", name))
             assert what in folder.error("hello.prompt.mdx").detail
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 PHRASING = frozenset(
     ("text", "emphasis", "strong", "inlineCode", "link", "image", "break", "textTag", "textExpression")
 )
 """Types of inline content."""
+
+_MOST_COPIES = 200_000
 
 
 class MdxError(Exception):
@@ -38,6 +43,26 @@ class Node:
     def is_expression(self) -> bool:
         """Whether the node is an expression in braces."""
         return self.type in ("flowExpression", "textExpression")
+
+
+class Copies:
+    """Copies nodes for components and loops, up to a limit: those of a short prompt can multiply without end."""
+
+    def __init__(self) -> None:
+        self._count = count()
+
+    def of(self, nodes: list[Node], line: int) -> list[Node]:
+        """Return a copy of nodes. Raises MdxError beyond the limit."""
+        if any(next(self._count) >= _MOST_COPIES for _ in (None, *descendants(nodes))):
+            raise MdxError(f"Components and loops have more than {_MOST_COPIES:,} blocks together", line)
+        return copy.deepcopy(nodes)
+
+
+def descendants(nodes: list[Node]) -> Iterator[Node]:
+    """Yield nodes and those in them."""
+    for node in nodes:
+        yield node
+        yield from descendants(node.children)
 
 
 def text_node(value: str) -> Node:

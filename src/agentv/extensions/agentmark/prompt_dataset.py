@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentv.datasets.case.shorthand import AGENTMARK
-from agentv.datasets.files import refusal
+from agentv.datasets.files import FileError, FileFinder, refusal
 from agentv.datasets.formats.dataset_format import (
     BadRow,
     Batch,
@@ -34,6 +35,7 @@ Settings = dict[str, Any]
 """The front matter of a prompt file."""
 
 _ENDING = ".prompt.mdx"
+_MOST_REFERENCES = 1000
 _EVALS = {"exact_match": "equals", "exact_match_json": "equals"}
 """Evals with a counterpart under another name."""
 
@@ -180,31 +182,33 @@ def _validator(path: str, file: Settings) -> Validator | None:
     from jsonschema_rs import ValidationError, validator_for  # late: few prompts have a schema
 
     try:
-        return validator_for(_resolved(json.loads(json.dumps(schema)), os.path.dirname(path)))  # without positions
-    except (ValidationError, ValueError, OSError, RecursionError) as error:
+        data = _resolved(json.loads(json.dumps(schema)), os.path.dirname(path), count())  # without positions
+        return validator_for(data, offline=True)
+    except (ValidationError, ValueError, OSError, FileError, RecursionError) as error:
         what = f"'input_schema' is not a valid JSON Schema: {str(error).splitlines()[0]}"
         raise _invalid(path, what) from None
 
 
-def _resolved(schema: Any, folder: str) -> Any:
+def _resolved(schema: Any, folder: str, references: Iterator[int]) -> Any:
     """Replace each `$ref` to a JSON file by its content, or by the part that its pointer names."""
     if isinstance(schema, list):
-        return [_resolved(item, folder) for item in schema]
+        return [_resolved(item, folder, references) for item in schema]
     if not isinstance(schema, dict):
         return schema
     file, _, pointer = str(schema.get("$ref", "")).partition("#")
     if not file:
-        return {key: _resolved(value, folder) for key, value in schema.items()}
-    place = os.path.normpath(os.path.join(folder, file))
-    if problem := refusal(os.path.realpath(place), os.path.realpath(folder), project_root(folder or ".")):
-        raise ValueError(f"{file}: {problem}")
+        return {key: _resolved(value, folder, references) for key, value in schema.items()}
+    if next(references) >= _MOST_REFERENCES:
+        raise ValueError(f"It has more than {_MOST_REFERENCES:,} references to files")
+    finder = FileFinder(folder or ".", project_root(folder or "."))
+    place = finder.find(finder.below(folder or ".", file)).path
     content = json.loads(Path(place).read_text(encoding="utf-8"))
     for step in filter(None, pointer.split("/")):
         key = step.replace("~1", "/").replace("~0", "~")
         if not isinstance(content, dict) or key not in content:
             raise ValueError(f"{file} has no '{pointer}'")
         content = content[key]
-    return _resolved(content, os.path.dirname(place))
+    return _resolved(content, os.path.dirname(place), references)
 
 
 def _checked(row: Row, validator: Validator | None) -> Row:

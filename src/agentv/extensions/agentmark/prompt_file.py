@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -10,10 +10,11 @@ import msgspec
 from agentv.datasets.case.prompts import prompt_text
 from agentv.datasets.files import FileFinder
 from agentv.extensions.agentmark.mdx import parse_mdx
-from agentv.extensions.agentmark.nodes import MdxError, Node
+from agentv.extensions.agentmark.nodes import Copies, MdxError, Node, descendants
 from agentv.extensions.agentmark.template import (
     ROLES,
     TAGS,
+    Components,
     MissingVariable,
     Properties,
     check_nodes,
@@ -26,7 +27,8 @@ from agentv.support.templates import TemplateProblem
 from agentv.support.yaml.yaml_parser import Map, YamlError, parse_yaml
 
 _FRONT = re.compile(
-    r"\A\ufeff?(?:\s|\{/\*.*?\*/\}|<!--.*?-->)*^---[ \t]*\r?\n(?P<yaml>.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE
+    r"\A\ufeff?(?:\s|(?>\{/\*.*?\*/\})|(?><!--.*?-->))*+^---[ \t]*\r?\n(?P<yaml>.*?)^---[ \t]*\r?$\n?",
+    re.DOTALL | re.MULTILINE,
 )
 _IMPORT = re.compile(r"import\s+(?P<name>[A-Za-z_$][\w$]*)\s+from\s+(?P<quote>['\"])(?P<file>.+?)(?P=quote)\s*;?\s*")
 _DEEPEST_IMPORT = 20
@@ -91,7 +93,7 @@ def read_prompt_file(
         folder = os.path.dirname(finder.find(name.strip().removeprefix("file://")).path)
         kind = next((name for name in TAGS if settings.get(name)), "")
         nodes = _Reader(finder, path, TAGS[kind]).nodes(text, start, folder)
-        if not any(node.is_tag and node.settings["name"] in ROLES for node in _descendants(nodes)):
+        if not any(node.is_tag and node.settings["name"] in ROLES for node in descendants(nodes)):
             raise PromptFileError("There is no <System>, <User> or <Assistant> message", text.count("\n") + 1)
     except (PromptFileError, MdxError) as error:
         hint = error.hint if isinstance(error, PromptFileError) else ""
@@ -111,26 +113,30 @@ class _Reader:
         self._path = path
         self._tags = tags
         self._files: dict[str, str] = {}
+        self._parsed: dict[str, list[Node]] = {}
+        self._copies = Copies()
         self._names: set[str] = set()
         self._repeated: set[str] = set()
 
     def nodes(self, text: str, start: int, folder: str, depth: int = 0) -> list[Node]:
         """Return the blocks of a text, with the components in their place."""
         parsed = parse_mdx(text[start:], text.count("\n", 0, start) + 1)
-        components: dict[str, list[Node]] = {}
-        for node in [node for node in _descendants(parsed) if node.type == "esm"]:
+        components = Components(self._copies)
+        for node in [node for node in descendants(parsed) if node.type == "esm"]:
             if (imported := _IMPORT.fullmatch(node.value)) is None:
                 raise PromptFileError("Only `import Name from './file.mdx'` is supported", node.line)
             if depth >= _DEEPEST_IMPORT:
                 raise PromptFileError("Components import each other", node.line)
             name, file = imported["name"], self._finder.below(folder, imported["file"])
-            components[name] = self._component(imported["file"], folder, node.line, depth)
+            if file not in self._parsed:
+                self._parsed[file] = self._component(imported["file"], folder, node.line, depth)
+            components[name] = self._parsed[file]
             if file in self._files:
                 self._repeated |= {name, self._files[file]}
             self._files[file] = name
         nodes = [node for node in parsed if node.type != "esm"]
         check_nodes(nodes, components, self._tags)
-        self._names.update(node.settings["name"] for node in _descendants(nodes) if node.is_tag)
+        self._names.update(node.settings["name"] for node in descendants(nodes) if node.is_tag)
         if not depth and (repeated := self._repeated & self._names):
             what = f"<{min(repeated)}> is imported twice, and AgentMark's engine renders it as nothing then"
             raise PromptFileError(what, nodes[0].line)
@@ -144,12 +150,6 @@ class _Reader:
         front = _FRONT.match(text)
         below = os.path.dirname(self._finder.find(name).path)
         return self.nodes(text, front.end() if front else 0, below, depth + 1)
-
-
-def _descendants(nodes: list[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        yield from _descendants(node.children)
 
 
 def _optional_properties(settings: dict[str, Any]) -> frozenset[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from agentv.extensions.agentmark.expressions import inserted_text, parse_expression
 from agentv.extensions.agentmark.markdown_writer import to_markdown
 from agentv.extensions.agentmark.mdx import parse_mdx
-from agentv.extensions.agentmark.nodes import MdxError, Node, text_node
+from agentv.extensions.agentmark.nodes import Copies, MdxError, Node, text_node
 from agentv.model.message import ImagePart, Message, Role, TextPart
 from agentv.support.javascript.values import UNDEFINED
 from agentv.support.templates import TemplateProblem
@@ -29,12 +28,17 @@ TAGS = {
 """The tags of each kind of prompt."""
 _MEDIA_TYPES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 """The types of images by how they begin in Base64."""
-_ARROW = re.compile(r"\s*\(?\s*(?P<item>[\w$]+)\s*(?:,\s*(?P<index>[\w$]+)\s*)?\)?\s*=>\s*")
+_ARROW = re.compile(r"\s*+\(?\s*+(?P<item>[\w$]+)\s*+(?:,\s*+(?P<index>[\w$]+)\s*+)?\)?\s*+=>\s*")
 _PROPERTY = re.compile(r"props\.(\w+)")
 _LITERAL = re.compile(r"""['"].*['"]|\d+(\.\d+)?""", re.DOTALL)
 
-Components = Mapping[str, list[Node]]
-"""The blocks of imported components by name."""
+
+class Components(dict[str, list[Node]]):
+    """The blocks of imported components by name. `copies` are those of all files of a prompt."""
+
+    def __init__(self, copies: Copies) -> None:
+        super().__init__()
+        self.copies = copies
 
 
 class MissingVariable(Exception):
@@ -132,7 +136,7 @@ def _component(tag: Node, outer: Mapping[str, str], components: Components) -> l
         name: _substitute(value, outer) if is_code else json.dumps(value)
         for name, (value, is_code) in tag.settings["attributes"].items()
     }
-    body = copy.deepcopy(components[tag.settings["name"]])
+    body = components.copies.of(components[tag.settings["name"]], tag.line)
     return [node for child in body for node in _with_properties(child, attributes, tag.children, components)]
 
 
@@ -141,7 +145,7 @@ def _with_properties(
 ) -> list[Node]:
     if node.is_expression:
         if node.value.strip() == "props.children":
-            return _paragraph(inline_components(copy.deepcopy(children), components))
+            return _paragraph(inline_components(components.copies.of(children, node.line), components))
         if "props." in node.value:
             code = _substitute(node.value, attributes)
             if _LITERAL.fullmatch(code):
@@ -208,6 +212,7 @@ class _Renderer:
         self._images: list[tuple[_Moment, ImagePart]] = []
         self._moment: _Moment = ()
         self._conditions = 0
+        self._copies = Copies()
         self._has_user = False
         self._tags: dict[str, Callable[[Node, _Scope], list[Node]]] = {
             "If": self._condition,
@@ -285,7 +290,7 @@ class _Renderer:
         results: list[Node] = []
         for index, item in enumerate(items if isinstance(items, list | tuple) else ()):
             names = {arrow["item"]: item} | ({arrow["index"]: index} if arrow["index"] else {})
-            results += self._all(copy.deepcopy(template), scope.child(**names))
+            results += self._all(self._copies.of(template, node.line), scope.child(**names))
         if all(result.type in ("list", "listItem") for result in results):
             entries = [entry for one in results for entry in (one.children if one.type == "list" else [one])]
             return [Node("list", entries, settings={"ordered": False, "spread": False})]
