@@ -34,6 +34,34 @@ def results(name="run"):
     return [json.loads(line) for line in Path(name, "results.jsonl").read_text("utf-8").splitlines()]
 
 
+MEANS = {
+    "a mean of numbers inside the range": ({"threshold": 0.5}, ["1", "0"], "pass"),
+    "a number below 0": ({"threshold": 0.5}, ["1", "-1"], None),
+    "a number above 1": ({"threshold": 0.5}, ["9", "0"], None),
+    "a score of an object": ({"threshold": 0.5}, ["({pass: true, score: 9, reason: ''})", "0"], None),
+    "a number that does not decide": ({}, ["9", "1"], "pass"),
+    "a set with a threshold": ({}, [{"type": "assert-set", "threshold": 0.5, "assert": ["9", "0"]}], None),
+    "a set that counts": ({"threshold": 0.5}, [{"type": "assert-set", "assert": ["9"]}, "0"], None),
+    "a weight of 0": ({"threshold": 0.5}, [{"type": "javascript", "value": "9", "weight": 0}, "1"], "pass"),
+}
+
+
+def code_check(item):
+    members = {"assert": [code_check(member) for member in item["assert"]]} if "assert" in item else {}
+    return {**item, **members} if isinstance(item, dict) else {"type": "javascript", "value": item}
+
+
+@pytest.mark.parametrize(("own", "checks", "verdict"), MEANS.values(), ids=MEANS)
+def test_a_number_that_a_mean_counts_is_inside_the_range(command, folder, monkeypatch, own, checks, verdict):
+    monkeypatch.chdir(folder.path)
+    test = {"vars": {"x": "a"}, "assert": [code_check(check) for check in checks], **own}
+    data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [test]}
+    command("eval", folder.write("promptfooconfig.json", json.dumps(data)), "--out", "run", "--no-gate")
+    (record,) = results()
+    assert record["verdict"] == verdict
+    assert verdict or "a mean needs one from 0 to 1" in str(record["error"])
+
+
 def test_a_configuration_runs_as_it_is(command, example):
     config = example("basic")
     assert command("eval", config, "--out", "run").code == 0
@@ -622,6 +650,54 @@ def test_a_text_for_anthropic_is_read_by_lines(folder):
     cases = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
     assert cases[0].input[0].content.startswith("system: Be terse.")
     assert any("removes blank lines" in str(warning) for warning in cases.warnings)
+
+
+def test_a_pattern_may_have_options_in_braces(folder, command):
+    for name in ("a", "b", "c"):
+        folder.write(f"{name}.txt", f"{name} {{{{x}}}}")
+        folder.write(f"{name}.yaml", [{"vars": {"x": f"file://{{{name},z}}.md"}}])
+        folder.write(f"{name}.md", name)
+    config = {"prompts": ["file://{a,b}.txt"], "providers": ["echo"], "tests": "file://{b,c}.yaml"}
+    cases = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert [prompt.input[0].content for case in cases for prompt in case.prompts] == ["a b", "b b", "a c", "b c"]
+
+
+def test_a_prompt_whose_variables_are_blank_is_valid(folder, command):
+    config = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [{"vars": {"x": ""}}]}
+    assert command("validate", folder.write("promptfooconfig.json", json.dumps(config))).code == 0
+
+
+MODEL, CLAUDE = "openai:gpt-4o", "bedrock:us.anthropic.claude-sonnet-4-6"
+FORMS = {
+    "all models of Anthropic": (["anthropic:m", CLAUDE], {"x": "a\n\n  b"}, {}, []),
+    "variables with lines": (["anthropic:m", MODEL], {"x": "a\n\n  b"}, {}, ["anthropic:m"]),
+    "one line": (["anthropic:m", MODEL], {"x": "a"}, {}, []),
+    "Bedrock next to others": ([CLAUDE, MODEL], {"x": "user: a"}, {}, [CLAUDE]),
+    "the Converse API": (["bedrock:converse:amazon.nova-pro-v1:0"], {"x": "User: a"}, {}, ["bedrock:converse"]),
+    "the Converse API with lines": (["bedrock:converse:amazon.nova-pro-v1:0"], {"x": "a\n\nb"}, {}, []),
+    "a provider of the test": (["anthropic:m"], {"x": "a\n\nb"}, {"provider": MODEL}, [MODEL]),
+    "an answer of the test": (["anthropic:m", MODEL], {"x": "a\n\nb"}, {"providerOutput": "c"}, []),
+}
+
+
+@pytest.mark.parametrize(("providers", "variables", "more", "names"), FORMS.values(), ids=FORMS)
+def test_a_target_that_receives_a_text_in_another_form_is_named(folder, providers, variables, more, names):
+    config = {"prompts": ["{{x}}"], "providers": providers, "tests": [{"vars": variables, **more}]}
+    cases = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    notes = [str(warning) for warning in cases.warnings if "the form of texts" in str(warning)]
+    assert len(notes) == len(names)
+    assert all(f"for '{name}" in note for name, note in zip(names, notes, strict=True))
+
+
+GRADERS = {"anthropic:m": "lines", "openai:m": "chat", CLAUDE: "lines", "python:p.py": "text", "exec:true": "text"}
+
+
+@pytest.mark.parametrize(("grader", "form"), GRADERS.items())
+def test_a_grader_receives_a_text_in_the_form_of_its_service(folder, grader, form):
+    check = {"type": "llm-rubric", "value": "b", "provider": grader, "rubricPrompt": "user: {{output}}"}
+    config = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [{"vars": {"x": "a"}, "assert": [check]}]}
+    (case,) = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
+    assert case.evaluators[0].evaluator.form == form
 
 
 def test_the_address_of_an_image_may_be_a_variable(folder):

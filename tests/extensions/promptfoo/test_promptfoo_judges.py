@@ -21,7 +21,9 @@ TARGETS = [
 CHAT = json.dumps([{"role": "system", "content": "Grade {{rubric}}"}, {"role": "user", "content": "{{output}}"}])
 GRADED = {
     "chat": ({}, 0.2),
-    "text": ({"chat": False}, 0.1),
+    "text": ({"form": "text"}, 0.1),
+    "lines": ({"form": "lines", "prompt": "system: Grade {{rubric}}\nuser: {{output}}\nassistant: I"}, 0.3),
+    "a chat for a model of lines": ({"form": "lines"}, 0.2),
     "votes": ({"votes": 3}, 0.2),
     "inverse": ({"inverse": True}, 0.8),
 }
@@ -152,6 +154,33 @@ def test_a_scoring_function_is_a_file_of_javascript_or_python(folder, function):
     data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [test]}
     error = str(folder.error(folder.write("promptfooconfig.json", json.dumps(data))))
     assert "'assertScoringFunction' must name a file" in error
+
+
+COMPONENTS = """
+const described = ({reason, assertion, componentResults: inner}) => [reason, assertion?.metric, inner?.length];
+const text = (item) => described(item).map(String).join(':');
+module.exports = (_, {componentResults}) => ({pass: true, score: 0.5, reason: componentResults.map(text).join()});
+"""
+OWN_RESULT = {"pass": True, "score": 2, "reason": "own", "namedScores": {"n": 2}}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_a_scoring_function_gets_the_results_inside_of_results(command, folder, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.write("score.cjs", COMPONENTS)
+    nested = {**OWN_RESULT, "componentResults": [{"pass": True, "score": 1, "reason": "part"}, 5]}
+    own = {"type": "javascript", "value": f"({json.dumps(nested)})", "metric": "m"}
+    inside = {"type": "javascript", "value": f"({json.dumps({**OWN_RESULT, 'score': 1})})", "metric": "s"}
+    checks = [own, {"type": "assert-set", "assert": [inside]}]
+    test = {"vars": {"x": "a"}, "assert": checks, "assertScoringFunction": "file://score.cjs"}
+    data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [test]}
+    command("eval", folder.write("promptfooconfig.json", json.dumps(data)), "--out", "run", "--no-gate")
+    (record,) = map(json.loads, Path("run/results.jsonl").read_text("utf-8").splitlines())
+    reasons = record["evaluator_results"][0]["reasoning"].split(",")
+    own_part, set_part = ["own:m:1", "part:m:undefined"], ["own:s:undefined"]
+    assert reasons[:2] == own_part
+    assert reasons[2].endswith(":undefined:1")
+    assert reasons[3:] == set_part
 
 
 FILTERS = {"caps": "module.exports = (text, mark) => text.toUpperCase() + (mark ?? '');"}

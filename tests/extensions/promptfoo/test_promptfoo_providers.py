@@ -81,6 +81,22 @@ def test_the_token_limit_of_bedrock_has_several_names(id, config, limit):
     assert target_entry({"id": id, "config": config}, ".", pytest.fail)["max_output_tokens"] == limit
 
 
+SHOP = """
+def call_api(prompt, options, context):
+    return {"output": options["config"]["basePath"] + str(context["vars"].get("__repeatIndex"))}
+"""
+
+
+def test_code_of_a_provider_reads_the_folder_of_its_configuration(folder, command):
+    folder.write("shop.py", SHOP)
+    data = {"prompts": ["{{x}}"], "providers": ["python:shop.py"], "tests": [{"vars": {"x": "a"}}]}
+    path = folder.write("promptfooconfig.json", json.dumps(data))
+    assert "the variable '__repeatIndex', which shop.py reads" in " ".join(map(str, folder.load(path).warnings))
+    ended = command("eval", path, "--out", str(folder.path / "run"), "--no-gate")
+    (record,) = map(json.loads, (folder.path / "run" / "results.jsonl").read_text("utf-8").splitlines())
+    assert (record["candidate_answer"], ended.code) == (f"{folder.path}None", 0)
+
+
 def test_the_address_of_databricks_may_be_in_the_config(folder):
     config = {"workspaceUrl": "https://shop.example/", "usageContext": {"team": "a"}}
     entry = target_entry({"id": "databricks:m", "config": config}, ".", pytest.fail)

@@ -251,7 +251,7 @@ def _lacks_outcome(finding: Finding) -> bool:
 def _blank_fields(case: EvalCase) -> Iterator[Problem]:
     """Yield an error for each text that a target or an evaluator needs and that is blank."""
     messages = [message for prompt in case.prompts for message in prompt.input] or case.input
-    if messages and all(map(_is_blank, messages)) and not any({**(case.variables or {}), "userMessage": ""}.values()):
+    if messages and all(map(_is_blank, messages)) and not (case.variables or {}).keys() - {"userMessage"}:
         path: KeyPath = ("input", "userMessage") if case.variables and "userMessage" in case.variables else ("input",)
         yield Problem(path, f"Field '{field_name(path)}' is blank", "Write the text to send to the target")
     for index, turn in enumerate(case.turns):

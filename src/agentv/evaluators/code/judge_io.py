@@ -95,8 +95,10 @@ def promptfoo_result(value: Any, source: str) -> Any:
     is_number = isinstance(data.get("score"), int | float) and not isinstance(data["score"], bool)
     if not isinstance(data.get("pass"), bool) or not is_number or not isinstance(data.get("reason"), str):
         raise EvaluatorFailure(f"{source} must return an object with 'pass', 'score' and 'reason', as in promptfoo")
-    named = _first(data, "namedScores", "named_scores")
-    return {**data, "details": {"namedScores": named}} if isinstance(named, dict) else data
+    more = {"namedScores": _first(data, "namedScores", "named_scores")}
+    more["componentResults"] = _first(data, "componentResults", "component_results")
+    details = {key: item for key, item in more.items() if isinstance(item, dict | list)}
+    return {**data, "details": details} if details else data
 
 
 def _first(data: dict[str, Any], *names: str) -> Any:

@@ -34,7 +34,8 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
     function after a colon, is called with the same arguments by Node.js. A number passes if it is above 0, or at least
     `threshold`. An exception is an error; with `on_throw: fail`, it is a failed check. With `syntax: promptfoo`, code
     is valid where it is valid in promptfoo: without `await`, with `return` only in several lines, and an object has
-    all three keys. With `inverse: true`, a fail passes and a pass fails; a number and an object keep their score.
+    all three keys. With `inverse: true`, a fail passes and a pass fails; a number and an object keep their score. A
+    score below 0 or above 1 is limited; with `out_of_range: error`, it is an error.
     """
 
     aliases: ClassVar[dict[str, str]] = {"value": "code"}
@@ -46,6 +47,7 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
     on_throw: Literal["error", "fail"] = "error"
     syntax: Literal["any", "promptfoo"] = "any"
     inverse: bool = False
+    out_of_range: Literal["limit", "error"] = "limit"
     config: dict[str, Any] = {}
     timeout_seconds: Seconds = 10.0
     memory_mb: Megabytes = 256
@@ -116,7 +118,7 @@ class JavaScriptCheck(SandboxedEvaluator, frozen=True, kw_only=True):
     @property
     def _reading(self) -> dict[str, Any]:
         """How the returned value is read."""
-        return {name: getattr(self, name) for name in ("threshold", "on_throw", "syntax", "inverse")}
+        return {name: getattr(self, name) for name in ("threshold", "on_throw", "syntax", "inverse", "out_of_range")}
 
     def _engine_options(self, program: str) -> list[str]:
         return [f"--max-old-space-size={self.memory_mb}"] if os.path.basename(program).startswith("node") else []

@@ -199,6 +199,9 @@ def score_of_value(result: dict[str, Any], config: dict[str, Any]) -> Score:
     if config.get("syntax") == "promptfoo":
         value = promptfoo_result(value, "The JavaScript code")
     score = _score_of(value, threshold)
+    if config.get("out_of_range") == "error" and isinstance(score.details, dict) and "returned" in score.details:
+        number = score.details["returned"]
+        raise EvaluatorFailure(f"The JavaScript code gave {number:g} as its score, and a mean needs one from 0 to 1")
     return inverted(score, is_boolean=isinstance(value, bool)) if config.get("inverse") else score
 
 
@@ -211,7 +214,9 @@ def _score_of(value: Any, threshold: float | None) -> Score:
         raise EvaluatorFailure(_failure_of({"odd": "null" if value is None else type(value).__name__}))
     score = value.get("score")
     if isinstance(score, int | float) and not isinstance(score, bool) and not 0 <= score <= 1:
-        value = {**value, "score": min(1, max(0, score)), "details": {"returned": score}}
+        details = value.get("details")
+        own = details if isinstance(details, dict) else {}
+        value = {**value, "score": min(1, max(0, score)), "details": {**own, "returned": score}}
     return score_in(value, "The JavaScript code", "returned")
 
 

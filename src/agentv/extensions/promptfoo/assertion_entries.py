@@ -67,6 +67,9 @@ _SCORED_BY_CODE = ("javascript", "python", "tool-call-f1")
 _INVERTED = ("model_graded", "embedding_similarity", "tool_steps")
 """Evaluators that decide what `not-` means."""
 
+_UNLIMITED = ("javascript", "model_graded", "embedding_similarity")
+"""Evaluators whose score may be below 0 or above 1 in promptfoo."""
+
 _CODE_FILE = re.compile(r"file://(?P<file>.+?\.(?P<kind>py|[cm]?[jt]s))(?::(?P<name>\w+))?$")
 
 
@@ -101,9 +104,12 @@ def combined_entry(assertions: Any, function: Any, grading: Grading, transform: 
     if not isinstance(function, str) or not function.startswith("file://") or not FUNCTION_FILE.match(function):
         name = text_of(function)[:80]
         raise ValueError(f"'assertScoringFunction' must name a file of JavaScript or Python, got {name}")
+    if "tokensUsed" in _source_of(function, grading):
+        grading.lose("'tokensUsed', which the scoring function reads: the tokens of graders are not passed to it")
     members, described = [], []
     for item in assertions if isinstance(assertions, list) else ():
-        entries = entries_of([item], grading, transform)
+        is_set = _resolved(item, grading).get("type") == "assert-set"  # the function gets other scores as they are
+        entries = entries_of([item], msgspec.structs.replace(grading, is_counted=is_set), transform)
         members += entries
         described += [_described(item, entry, grading) for entry in entries]
     if not members:
@@ -132,10 +138,7 @@ def _is_code(assertion: dict[str, Any]) -> bool:
 
 def _note_unseen(code: Any, grading: Grading, *, has_transform: bool) -> None:
     """Report what code reads of an answer that is not available here."""
-    text = code if isinstance(code, str) else ""
-    if file := _CODE_FILE.match(text):
-        with suppress(ValueError):
-            text = text_of(grading.read_file(file["file"]))
+    text = _source_of(code, grading)
     has_fields = all(entry["provider"] in _FUNCTIONS for entry in grading.targets)
     for name in sorted(set(_UNSEEN.findall(text)) & {"trace"} if has_fields else set(_UNSEEN.findall(text))):
         grading.lose(f"'{name}' of an answer, which code reads: its output, cost, tokens and latency are available")
@@ -149,6 +152,15 @@ def _note_unseen(code: Any, grading: Grading, *, has_transform: bool) -> None:
         grading.lose(
             f"'context.{name}', which code reads: only `metadata` of the test, and `context.vars`, are the same"
         )
+
+
+def _source_of(code: Any, grading: Grading) -> str:
+    """Return code, or the content of the file that it names."""
+    text = code if isinstance(code, str) else ""
+    if file := _CODE_FILE.match(text):
+        with suppress(ValueError):
+            return text_of(grading.read_file(file["file"]))
+    return text
 
 
 def _resolved(assertion: Any, grading: Grading) -> dict[str, Any]:
@@ -171,13 +183,14 @@ def _set_entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any] | 
     threshold: Any = assertion.get("threshold")
     if assertion.get("weight") == 0 and not grading.has_threshold:
         raise ValueError("An assert-set of weight 0 can fail its test without counting in the score. Give it a weight")
-    inner = msgspec.structs.replace(grading, has_threshold=is_number(threshold))
+    is_counted = grading.is_counted or is_number(threshold)
+    inner = msgspec.structs.replace(grading, has_threshold=is_number(threshold), is_counted=is_counted)
     members = entries_of(assertion.get("assert"), inner)
     if not members:
         grading.lose("an assert-set without assertions that can be kept")
         return None
     entry = {"type": "composite", "evaluators": members, "aggregator": "weighted_average"}
-    return {**entry, **_common(assertion, grading, threshold if is_number(threshold) else 0.0)}
+    return {**entry, **_common(assertion, grading, "composite", threshold if is_number(threshold) else 0.0)}
 
 
 def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any]:
@@ -212,7 +225,7 @@ def _entry(assertion: dict[str, Any], grading: Grading) -> dict[str, Any]:
         own, least = {**own, **limit, **throws, "inverse": True}, 0.0
     elif negated:
         own, least = {**own, "negate": True}, _negated_minimum(full_type, least)
-    return {**own, **_common(assertion, grading, least)}
+    return {**own, **_common(assertion, grading, own["type"], least)}
 
 
 def _negated_minimum(full_type: str, least: float) -> float:
@@ -222,7 +235,7 @@ def _negated_minimum(full_type: str, least: float) -> float:
     return min(1.0, 1 - least + ABOVE_ZERO)
 
 
-def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[str, Any]:
+def _common(assertion: dict[str, Any], grading: Grading, type_: str, least: float) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     metric = _metric(assertion, grading)
     if isinstance(metric, str) and metric.strip():
@@ -232,6 +245,8 @@ def _common(assertion: dict[str, Any], grading: Grading, least: float) -> dict[s
         settings["weight"] = weight
     # An assertion of weight 0 always passes. With a threshold, the mean decides.
     settings["required"] = 0.0 if weight == 0 else least
+    if grading.is_counted and weight != 0 and type_ in _UNLIMITED:
+        settings["out_of_range"] = "error"
     if grading.has_threshold or weight == 0:
         settings["gate"] = False
     return settings
@@ -282,7 +297,9 @@ def _translated(
     if type_ in EMBEDDED:
         target = grading.embedder(assertion.get("provider"))
         measure = type_.partition(":")[2] or "cosine"
-        if measure == "cosine" and not (isinstance(value, list) or (is_number(threshold) and threshold <= 0)):
+        if measure == "cosine" and not (
+            isinstance(value, list) or (is_number(threshold) and threshold <= 0) or grading.is_counted
+        ):
             entry = {"type": "similarity", "method": "embedding", "value": text_of(value), "target": target}
             return entry, minimum_of(threshold, 0.75)
         own = {"threshold": threshold} if is_number(threshold) else {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from agentv.datasets.foreign.foreign_format import Lose
 from agentv.extensions.promptfoo.config_templates import is_template
 from agentv.extensions.promptfoo.functions.prompt_function import render_problem
 from agentv.extensions.promptfoo.nunjucks.prompt import rendered_prompt
@@ -14,6 +15,8 @@ from agentv.extensions.promptfoo.prompt_sources import PromptTemplate, chat_of
 from agentv.extensions.promptfoo.providers.suite_targets import SuiteTargets
 from agentv.extensions.promptfoo.test_sources import image_url
 from agentv.support.templates import TemplateProblem
+
+_ANY_LINES = "user: (the text that a function returns)"
 
 
 def with_chat(
@@ -43,6 +46,24 @@ def with_problem(prompt: PromptTemplate, variables: dict[str, Any]) -> PromptTem
     """Return a prompt with the reason why it cannot be rendered for these variables, if there is one."""
     problem = prompt.problem or render_problem(prompt.key, variables)
     return msgspec.structs.replace(prompt, problem=problem) if problem else prompt
+
+
+def name_other_forms(
+    targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str, Any], test: dict[str, Any], lose: Lose
+) -> None:
+    """Report the targets that receive the text of a prompt in another form than in promptfoo."""
+    if prompt.messages or prompt.problem or test.get("providerOutput"):
+        return
+    text = _ANY_LINES if prompt.key and not prompt.text else prompt.text
+    with suppress(TemplateProblem, ValueError):  # reported when the prompt is read
+        text = rendered_prompt(text, variables)
+        if chat_of(text):
+            return
+        for entry in targets.evaluated(test.get("provider")):
+            if targets.has_other_form(entry["name"], text):
+                what = "promptfoo removes blank lines and indentation, and reads lines such as 'user: Hi' as messages"
+                who = "all models of Anthropic, and to no others" if targets.are_anthropic else f"'{entry['name']}'"
+                lose(f"the form of texts for '{entry['name']}': {what}, for {who}")
 
 
 def _image_parts(

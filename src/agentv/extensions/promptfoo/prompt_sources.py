@@ -36,7 +36,7 @@ _YAML_CHAT = "- role:"
 _PATH = re.compile(r"[^\s{}*?\[\]!()]*/[^\s{}*?\[\]!()]*")
 """A text that promptfoo takes for the path of a file."""
 
-_FILE = re.compile(r"^(?:file://)?(?P<path>[^\n{}]+?)(?::(?P<name>\w+(?:\.\w+)?))?$")
+_FILE = re.compile(r"^(?:file://)?(?P<path>(?:[^\n{}]|\{[^\n{}]*,[^\n{}]*\})+?)(?::(?P<name>\w+(?:\.\w+)?))?$")
 
 
 class PromptTemplate(msgspec.Struct, frozen=True):

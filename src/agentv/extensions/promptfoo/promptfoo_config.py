@@ -17,7 +17,7 @@ from agentv.errors import InvalidDatasetError
 from agentv.extensions.promptfoo.assertion_entries import combined_entry, entries_of
 from agentv.extensions.promptfoo.config_templates import names_of, rendered
 from agentv.extensions.promptfoo.evaluators.judge_entries import Grading
-from agentv.extensions.promptfoo.prompt_chats import with_chat, with_problem
+from agentv.extensions.promptfoo.prompt_chats import name_other_forms, with_chat, with_problem
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart, provider_name, provider_parts
 from agentv.extensions.promptfoo.script_config import document_at, is_script_config
@@ -262,6 +262,8 @@ def _variants(
         with_problem(with_chat(suite.targets, prompt, variables, test.get("provider")), variables)
         for prompt in _prompts_for(suite, test)
     ]
+    for prompt in prompts:
+        name_other_forms(suite.targets, prompt, variables, test, lose)
     pairs = _targets_by_prompt(suite, test, prompts)
     everything = [suite.targets.names] * len(suite.prompts)
     can_run = not any(prompt.problem for prompt in prompts)
@@ -355,9 +357,10 @@ def _row(suite: Suite, test: dict[str, Any], variables: dict[str, Any], lose: Lo
         templates=object_at(suite.data, "assertionTemplates"),
         options=options,
         read_prompt=suite.files.prompt_text,
-        is_model=suite.targets.is_model,
+        form_of=suite.targets.form_of,
         targets=suite.targets.evaluated(test.get("provider")),
         source_variables=object_at(test, "vars"),
+        is_counted=has_threshold,
     )
     transform = options.get("transform") or options.get("postprocess")
     evaluators = _evaluators(test, grading, transform)

@@ -85,8 +85,6 @@ class Suite:
         for reason in reasons:
             lose(reason)
         self.targets.set_chat_format(self.prompts)
-        if self.is_promptfoo:
-            self.targets.name_texts_for_anthropic(self.prompts)
         if NOT_CALLED in document:
             lose(f"the tests that '{os.path.basename(path)}' exports: they are checked when a run calls it")
         self.default = self._default_test()

@@ -18,6 +18,7 @@ from agentv.extensions.promptfoo.promptfoo_cells import TABLES, test_of_row
 from agentv.model.values import to_json
 from agentv.settings.project import project_root
 from agentv.support.json_values import MISSING
+from agentv.support.patterns import braces
 from agentv.support.yaml.yaml_file import read_yaml_file
 from agentv.support.yaml.yaml_parser import parse_yaml
 from agentv.support.yaml.yaml_writer import replace_written_integers, resolve
@@ -30,7 +31,12 @@ _TIMESTAMP = re.compile(
     r"(?:(?<=-[0-9]{2}-[0-9]{2})|(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?"
     r"(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?)"
 )
-_GLOB = frozenset("*?[")
+_PATTERN = re.compile(r"[*?\[]|(?<!\{)\{[^{}]*,[^{}]*\}")
+
+
+def is_pattern(name: str) -> bool:
+    """Whether the name of a file is a pattern with `*`, `?`, `[…]` or `{a,b}`."""
+    return _PATTERN.search(name) is not None
 
 
 class SuiteFiles:
@@ -67,10 +73,12 @@ class SuiteFiles:
     def matching(self, pattern: str) -> list[str]:
         """Return the files that a path or pattern names; none if there is no such file."""
         pattern = pattern.removeprefix("file://")
-        if _GLOB.isdisjoint(pattern):
+        if not is_pattern(pattern):
             place = os.path.join(self.folder, pattern)
             return [self.path(pattern)] if os.path.isfile(place) or os.path.isabs(pattern) else self._found(pattern)
-        names = sorted(glob.glob(pattern, root_dir=self.folder, recursive=True))[:_MOST_FILES]
+        options = braces(pattern) if "," in pattern else [pattern]
+        names = sorted({name for item in options for name in glob.glob(item, root_dir=self.folder, recursive=True)})
+        names = names[:_MOST_FILES]
         return [self.path(name) for name in names if os.path.isfile(os.path.join(self.folder, name))]
 
     def _found(self, name: str) -> list[str]:

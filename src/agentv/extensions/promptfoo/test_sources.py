@@ -18,7 +18,7 @@ from agentv.datasets.foreign.values import first_of, is_blank, object_at, text_o
 from agentv.extensions.promptfoo.functions import CodeNotRun
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart
-from agentv.extensions.promptfoo.suite_files import SuiteFiles
+from agentv.extensions.promptfoo.suite_files import SuiteFiles, is_pattern
 from agentv.registry import service
 from agentv.support.javascript.values import stringify, to_text
 
@@ -49,7 +49,6 @@ _MEDIA = (
 )
 _REMOTE = ("http://", "https://", "huggingface://", "az://", "s3://", "sharepoint://")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z0-9_]+)\s*\}\}")
-_PATTERN = frozenset("*?[")
 _MARK = re.compile(r"\$[$&`']")
 _UUID = re.compile(r"\bcontext(?:\?*\.|\[['\"]|\.get\(['\"])uuid\b")
 
@@ -244,7 +243,7 @@ def _file_value(name: str, value: Any, files: SuiteFiles, arguments: list[Any], 
         return value
     if FUNCTION_FILE.match(value):
         return _function_value(name, value, files, arguments)
-    paths = files.matching(value) if expands or _PATTERN.isdisjoint(value) else []
+    paths = files.matching(value) if expands or not is_pattern(value) else []
     if not paths:
         raise ValueError(f"The file of the variable '{name}' was not found: {value}")
     contents = [_content(path, files) for path in paths]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from agentv.evaluators.base import Evaluator
 from agentv.evaluators.checks.similarity import vectors_of
-from agentv.extensions.promptfoo.evaluators.rubric_prompt import own_score
+from agentv.extensions.promptfoo.evaluators.rubric_prompt import OutOfRange, own_score
 from agentv.model.evaluator import EvaluatorFailure, Needs, Score
 from agentv.model.job import Judgement
 
@@ -18,13 +18,15 @@ class EmbeddingSimilarity(Evaluator, frozen=True, kw_only=True):
     """The similarity of the answer to the first text that reaches `threshold`, or else to the closest one.
 
     `measure` is `cosine`, `dot` or `euclidean`: its threshold is the largest distance d, its score 1 / (1 + d). With
-    `inverse`, no text may be that close. The target in `target` returns the embeddings.
+    `inverse`, no text may be that close. A score below 0 or above 1 is limited, or an error. The target in `target`
+    returns the embeddings.
     """
 
     value: list[str]
     measure: Literal["cosine", "dot", "euclidean"] = "cosine"
     threshold: float = 0.75
     inverse: bool = False
+    out_of_range: OutOfRange = "limit"
 
     @property
     def needs(self) -> Needs:
@@ -44,7 +46,8 @@ class EmbeddingSimilarity(Evaluator, frozen=True, kw_only=True):
         results = [self._result(own, other) for other in others]
         decisive = next((result for result in results if result[0] is not self.inverse), None)
         is_pass, score = decisive or (self.inverse, (min if self.inverse else max)(score for _, score in results))
-        return own_score(is_pass, score, f"{self.measure} similarity {score:.3g}, threshold {self.threshold:g}")
+        reason = f"{self.measure} similarity {score:.3g}, threshold {self.threshold:g}"
+        return own_score(is_pass, score, reason, self.out_of_range)
 
     def _result(self, one: Sequence[float], other: Sequence[float]) -> tuple[bool, float]:
         if len(one) != len(other):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,6 +11,9 @@ from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, text_of
 from agentv.extensions.promptfoo.text_assertions import is_number
 from agentv.extensions.promptfoo.transform_code import transforms_of
+
+PromptForm = Literal["chat", "lines", "text"]
+"""What a target receives of a text: it, the messages that it is the JSON of, or those that begin at its lines too."""
 
 ABOVE_ZERO = 1e-9
 """The minimum of a number that passes if it is above 0."""
@@ -60,8 +63,9 @@ class Grading(msgspec.Struct, frozen=True):
     `judge` and `embedder` return the name of the target for a grader, given as a provider of promptfoo or None.
     `read_file` returns the content of a file that an assertion names. With `has_commands`, calls of a shell are
     commands, not tools. `options` are those of the test. `read_prompt` returns the text of a judge's prompt, and
-    `is_model` whether a target receives it as messages. `targets` are the entries of those that are evaluated, and
-    `source_variables` are the variables before their templates and files are read.
+    `form_of` what a target receives of it. `targets` are the entries of those that are evaluated, and
+    `source_variables` are the variables before their templates and files are read. With `is_counted`, a mean decides,
+    which in promptfoo has numbers below 0 or above 1 as they are.
     """
 
     variables: Mapping[str, Any]
@@ -74,9 +78,10 @@ class Grading(msgspec.Struct, frozen=True):
     has_commands: bool = False
     options: Mapping[str, Any] = {}
     read_prompt: Callable[[Any], str] = str
-    is_model: Callable[[str | None], bool] = lambda _: True
+    form_of: Callable[[str | None], PromptForm] = lambda _: "chat"
     targets: Sequence[Mapping[str, Any]] = ()
     source_variables: Mapping[str, Any] = {}
+    is_counted: bool = False
 
 
 def minimum_of(threshold: Any, default: float | None) -> float:
@@ -97,12 +102,12 @@ def judged_entry(type_: str, value: Any, assertion: dict[str, Any], grading: Gra
     if type_ == "agent-rubric":
         grading.lose("'agent-rubric': the judge reads files only if its target is a coding agent")
     has_own = bool(prompt) or type_ not in _READS or type_ == "agent-rubric" or is_blank(value)
-    if not has_own and not grading.is_model(target):
+    if not has_own and grading.form_of(target) == "text":
         message, form = _REPLIES[_READS[type_]]
         system = {"role": "system", "content": f"Judge the text of the user. Reply with {form}."}
         prompt = [system, {"role": "user", "content": message}]
     if prompt and type_ in _READS:
-        judge |= {} if grading.is_model(target) else {"chat": False}
+        judge |= {} if (form := grading.form_of(target)) == "chat" else {"form": form}
         judge |= _reading(type_, value, assertion, grading)
         return {"type": "model_graded", "prompt": grading.read_prompt(prompt), **judge}, 0.0
     if prompt and (type_ != "g-eval" or isinstance(prompt, dict)):

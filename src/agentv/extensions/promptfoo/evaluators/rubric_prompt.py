@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from agentv.evaluators.base import LONGEST_REASON, Judge, cut
 from agentv.evaluators.judges.llm_judge import combined
+from agentv.extensions.promptfoo.evaluators.judge_entries import PromptForm
+from agentv.extensions.promptfoo.functions.prompt_lines import messages_of_lines
 from agentv.extensions.promptfoo.nunjucks.json_values import script_value
 from agentv.extensions.promptfoo.nunjucks.prompt import rendered_rubric
 from agentv.extensions.promptfoo.prompt_sources import chat_of
@@ -28,6 +30,9 @@ _TRUE = re.compile(r"true|yes|pass|y", re.IGNORECASE)
 _LETTER = re.compile(r"\s*\(?([a-eA-E])\)")
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*"|https?://)|//')
 _LONGEST_JSON = 100_000
+_ROUNDING_ERROR = 1e-9
+
+OutOfRange = Literal["limit", "error"]
 
 
 class ModelGraded(Judge, frozen=True, kw_only=True):
@@ -35,8 +40,9 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
 
     The reply is read as in promptfoo: `json` has `pass`, `score` and `reason`, of which one is enough. `factuality` has
     a category from A to E with a score in `scores`; it names the answer `completion`, and the value `ideal`.
-    `closed-qa` ends with Y. With `threshold`, the score must reach it. `inverse` expects a failure. Without `chat`, the
-    prompt is sent as a text even if it is the JSON of messages.
+    `closed-qa` ends with Y. With `threshold`, the score must reach it. `inverse` expects a failure. A score below 0 or
+    above 1 is limited, or an error. A prompt that is the JSON of messages is sent as a chat, or with the `form` `text`,
+    as it is; with `lines`, lines such as `user: Hi` begin messages of any other text.
     """
 
     prompt: str
@@ -45,7 +51,8 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
     threshold: float | None = None
     scores: dict[str, float] = {}
     inverse: bool = False
-    chat: bool = True
+    form: PromptForm = "chat"
+    out_of_range: OutOfRange = "limit"
 
     def complaints(self) -> list[str]:
         """A blank prompt."""
@@ -71,7 +78,8 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
         question = {} if self.reads == "json" else {"input": judgement.question}
         try:
             text = rendered_rubric(self.prompt, {**(judgement.case.variables or {}), **question, **own})
-            chat = chat_of(text) if self.chat else ()
+            chat = chat_of(text) if self.form != "text" else ()
+            chat = chat or (messages_of_lines(text) if self.form == "lines" else ())
         except (TemplateProblem, ValueError) as problem:
             raise EvaluatorFailure(f"Cannot render the judge's prompt: {problem}") from None
         if not all(isinstance(message["content"], str) for message in chat):
@@ -86,7 +94,7 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
         is_pass, score, reason = read[self.reads](reply)
         if self.inverse:
             is_pass, score = not is_pass, 1 - score
-        return own_score(is_pass, score, reason)
+        return own_score(is_pass, score, reason, self.out_of_range)
 
     def _graded(self, reply: str) -> tuple[bool, float, str]:
         data = _first_object(reply)
@@ -114,9 +122,14 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
         return score > 0, score, reply
 
 
-def own_score(is_pass: bool, score: float, reason: str) -> Score:
-    """Return a score with a verdict of its own. A number below 0 or above 1 is limited, and kept in the details."""
+def own_score(is_pass: bool, score: float, reason: str, out_of_range: OutOfRange = "limit") -> Score:
+    """Return a score with a verdict of its own. A number below 0 or above 1 is limited, and kept in the details.
+
+    Raises EvaluatorFailure for such a number if it is an error.
+    """
     limited = min(1.0, max(0.0, float(score)))
+    if out_of_range == "error" and abs(score - limited) > _ROUNDING_ERROR:
+        raise EvaluatorFailure(f"The score is {score:g}, and a mean needs one from 0 to 1")
     reasoning = cut(reason, LONGEST_REASON) or None
     details = None if limited == score else {"returned": score}
     return Score(limited, reasoning=reasoning, details=details, verdict="pass" if is_pass else "fail")

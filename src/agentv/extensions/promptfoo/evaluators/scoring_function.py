@@ -140,12 +140,18 @@ def _measured(
 
 
 def _components(results: Sequence[EvaluatorResult], assertions: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the results as promptfoo has them, those of the members of a set after it."""
+    """Yield the results as promptfoo has them, each before those inside of it: of a set, or returned by code."""
     for result, assertion in zip(results, assertions, strict=False):
         reason = result.reasoning or "; ".join((*result.misses, *result.hits))
         own = {"pass": result.verdict == "pass" or result.weight == 0, "score": _score(result), "reason": reason}
-        yield own if "assert" in assertion else {**own, "assertion": assertion}
-        yield from _components(result.evaluator_results, assertion.get("assert") or ())
+        if "assert" in assertion:
+            members = list(_components(result.evaluator_results, assertion["assert"]))
+            yield {**own, "componentResults": members}
+        else:
+            details = result.details if isinstance(result.details, dict) else {}
+            members = [item for item in details.get("componentResults", ()) if isinstance(item, dict)]
+            yield {**own, **({"componentResults": members} if members else {}), "assertion": assertion}
+        yield from ({**item, "assertion": item.get("assertion") or assertion} for item in members)
 
 
 def _score(result: EvaluatorResult) -> float:

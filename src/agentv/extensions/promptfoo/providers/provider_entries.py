@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from agentv.datasets.foreign.foreign_format import Lose
@@ -105,6 +107,7 @@ _SILENT = (
     *("apiHost", "apiKeyEnvar", "apiVersion", "extra_body", "passthrough", "showThinking", "cost", "type", "model"),
     *("omitDefaults", "functionToolCallbacks", "workspaceUrl", "usageContext"),
 )
+_RUNTIME_VARIABLES = re.compile(r"__(?:evalId|evalStepId|repeatIndex)\b")
 _JAVASCRIPT = re.compile(r"\.[cm]?[jt]s$")
 
 
@@ -249,9 +252,14 @@ def _entry(id: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str
     if kind == "python" or (kind == "file" and ".py" in id):
         if not is_blank(config.get("pythonExecutable")):
             lose("'pythonExecutable' in the config of a provider: its function runs in the Python of agentv")
-        return _python_entry(rest.removeprefix("//"), config, folder)
+        file, _, name = rest.removeprefix("//").partition(".py")
+        path = os.path.abspath(os.path.join(folder, f"{file}.py"))
+        own = {"provider": "python", "function": f"{path}:{name.removeprefix(':') or 'call_api'}"}
+        return {**own, "config": _config_of_code(path, config, folder, lose)}
     if is_script(id):
-        return _javascript_entry(id, config, folder)
+        path = os.path.abspath(os.path.join(folder, id.removeprefix("file://")))
+        own = {"provider": "javascript", "file": path, "id": id}
+        return {**own, "config": _config_of_code(path, config, folder, lose)}
     for prefix, agent in _AGENTS.items():
         if id == prefix or id.startswith(f"{prefix}:"):
             model = id[len(prefix) + 1 :] or config.get("model")
@@ -370,12 +378,11 @@ def _settings(provider: str, config: dict[str, Any], lose: Lose) -> dict[str, An
     return {**settings, "extra_body": extra} if extra else settings
 
 
-def _python_entry(reference: str, config: dict[str, Any], folder: str) -> dict[str, Any]:
-    file, _, name = reference.partition(".py")
-    path = os.path.abspath(os.path.join(folder, f"{file}.py"))
-    return {"provider": "python", "function": f"{path}:{name.removeprefix(':') or 'call_api'}", "config": config}
-
-
-def _javascript_entry(id: str, config: dict[str, Any], folder: str) -> dict[str, Any]:
-    path = os.path.abspath(os.path.join(folder, id.removeprefix("file://")))
-    return {"provider": "javascript", "file": path, "id": id, "config": config}
+def _config_of_code(path: str, config: dict[str, Any], folder: str, lose: Lose) -> dict[str, Any]:
+    """Return the config of a provider that is code: with `basePath` if its file reads it."""
+    text = ""
+    with suppress(OSError):  # reported when the target is opened
+        text = Path(path).read_text("utf-8", "replace")
+    for name in sorted(set(_RUNTIME_VARIABLES.findall(text))):
+        lose(f"the variable '{name}', which {os.path.basename(path)} reads: it numbers the calls of a run of promptfoo")
+    return {**config, "basePath": os.path.abspath(folder)} if "basePath" in text else config

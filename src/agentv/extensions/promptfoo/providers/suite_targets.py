@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.config_templates import is_template
-from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED
+from agentv.extensions.promptfoo.evaluators.judge_entries import EMBEDDED, JUDGED, PromptForm
 from agentv.extensions.promptfoo.functions.calls import FUNCTION_FILE
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate, changes_for_anthropic
 from agentv.extensions.promptfoo.providers.provider_entries import (
@@ -41,6 +42,8 @@ _GRADERS = {
 _DEFAULT_GRADER = "judge"
 """The name of the target for assertions without a grader; a target of the project with this name replaces it."""
 
+_CLAUDE = re.compile(r"bedrock:(?!converse:).*anthropic\.claude-")
+_ROLE_LINE = re.compile(r"^\s*(?:system|user|assistant):", re.IGNORECASE | re.MULTILINE)
 _PROGRAMS = ("python", "cli", "javascript", "promptfoo_http")
 _TEXT_TARGETS = ("mock",)
 _CONTENTS = (".json", ".yaml", ".yml", ".txt", ".md")
@@ -156,7 +159,8 @@ class SuiteTargets:
     @property
     def are_anthropic(self) -> bool:
         """Whether all targets are models of Anthropic, which receive texts in another form."""
-        return {entry["provider"] for entry in self.evaluated()} == {"anthropic"} and None not in self._known.values()
+        forms = [self.form_of(name) for name in self.names]
+        return bool(forms) and set(forms) == {"lines"} and None not in self._known.values()
 
     def evaluated(self, provider: Any = None) -> list[dict[str, Any]]:
         """Return the entries of the targets that are evaluated, or of the one for a test's own provider."""
@@ -173,20 +177,23 @@ class SuiteTargets:
             elif entry["provider"] in (*_PROGRAMS, *_TEXT_TARGETS):
                 self._lose(f"the JSON of chat prompts for the provider '{entry['name']}': it receives their text")
 
-    def name_texts_for_anthropic(self, prompts: Sequence[PromptTemplate]) -> None:
-        """Name the models of Anthropic next to others whose prompts have another form in promptfoo."""
-        others = [
-            entry["name"] for entry in self.entries if entry["provider"] == "anthropic" and not self.are_anthropic
-        ]
-        if any(changes_for_anthropic(prompt.text) for prompt in prompts if not prompt.messages):
-            for name in others:
-                what = "promptfoo removes blank lines and indentation, and reads lines such as 'user: Hi' as messages"
-                self._lose(f"the form of prompts for '{name}': {what}")
+    def form_of(self, name: str | None) -> PromptForm:
+        """Return what a target receives: the text of a chat, or its messages; a model of Anthropic, those of lines."""
+        name = name or _DEFAULT_GRADER
+        kind = next((entry["provider"] for entry in self.entries if entry["name"] == name), "")
+        if kind == "anthropic" or (kind == "bedrock" and _CLAUDE.match(self._ids.get(name, ""))):
+            return "lines"
+        return "text" if kind in (*_PROGRAMS, *_TEXT_TARGETS) else "chat"
 
     def is_model(self, name: str | None) -> bool:
         """Whether a target receives a chat as messages, and not as text."""
-        kind = next((entry["provider"] for entry in self.entries if entry["name"] == name), "")
-        return kind not in (*_PROGRAMS, *_TEXT_TARGETS)
+        return self.form_of(name) != "text"
+
+    def has_other_form(self, name: str, text: str) -> bool:
+        """Whether promptfoo sends a text to a target in another form than here."""
+        if self._ids.get(name, "").startswith("bedrock:converse:"):
+            return _ROLE_LINE.search(text) is not None
+        return (self.form_of(name) == "lines") is not self.are_anthropic and changes_for_anthropic(text)
 
     def is_selected(self, name: str, patterns: list[str]) -> bool:
         """Whether a test's filter selects a target: by its name, its id, or `prefix*`."""
