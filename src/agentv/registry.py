@@ -321,12 +321,18 @@ SERVICES = Registry("agentv.services", "services", {})
 """Parts of a run that extensions provide. `agentv.model` and `agentv.report.services` have the protocol of each."""
 
 
+def optional_service(name: str) -> Any:
+    """Return a service; None if no extension provides it."""
+    with suppress(KeyError):
+        return SERVICES.find(name)
+    return None
+
+
 def service(name: str, user: str) -> Any:
     """Return a service. Raises UsageError if no extension provides it; `user` is what needs it."""
-    try:
-        return SERVICES.find(name)
-    except KeyError:
-        raise UsageError(f"{user} needs an extension with the service '{name}', which is not installed") from None
+    if (value := optional_service(name)) is None:
+        raise UsageError(f"{user} needs an extension with the service '{name}', which is not installed")
+    return value
 
 
 REPORTS = Registry(

@@ -266,3 +266,13 @@ def test_a_suite_without_a_threshold_has_that_of_another_suite_of_the_run(folder
 def test_scores_of_trials_are_combined_as_agentv_does(strategy, scores, combined):
     trials = list(enumerate(scores, 1))
     assert combined_score(reversed(trials), strategy) == pytest.approx(combined)
+
+
+def test_only_the_answer_that_misses_a_requirement_is_said_to_miss_one(folder, command):
+    check = {"type": "contains", "value": "yes"}
+    checks = [{**check, "required": True, "negate": True, "value": "bad"}, *({**check, "name": f"c{n}"} for n in "12")]
+    folder.write("d.yaml", {"tests": [{"id": "a", "input": "q", "criteria": "c", "assert": checks}]})
+    targets = [{"name": name, "provider": "mock", "response": text} for name, text in (("x", "yes bad"), ("y", "no"))]
+    folder.write(".agentv/targets.yaml", {"targets": targets})
+    ended = command("eval", "d.yaml", "--target", "x", "--target", "y", "--min-score", "0.5")
+    assert "a (x: failed a required evaluator or a higher limit), a (y: 0.333)" in ended.stderr

@@ -3,14 +3,12 @@
 import gc
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import click
 
 from agentv.cli.output import run
 from agentv.errors import UsageError
-from agentv.registry import SERVICES, Registry
+from agentv.registry import Registry, optional_service
 from agentv.support.processes.process_memory import claim_process
 from agentv.version import __version__
 
@@ -88,21 +86,12 @@ def _terminal_columns() -> int:
         return _DEFAULT_COLUMNS
 
 
-def extension_service(name: str) -> Callable[..., Any] | None:
-    """Return a service of an extension; None if no extension provides it."""
-    try:
-        service: Callable[..., Any] = SERVICES.find(name)
-    except KeyError:
-        return None
-    return service
-
-
 def unknown_command(group: click.Group, ctx: click.Context, name: str, *call: str | None) -> click.UsageError:
     """Return the error for a name that is not a command of a group, with the command to use instead."""
     from agentv.model.diagnostics import did_you_mean  # late: only needed for a mistake
 
     names = group.list_commands(ctx)
-    successor = extension_service("command-successor")
+    successor = optional_service("command-successor")
     hint = (successor and successor(*call)) or did_you_mean(name, names) or f"Commands: {', '.join(names)}"
     return click.UsageError(f"No such command '{name}'. {hint}", ctx)
 

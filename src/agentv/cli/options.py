@@ -14,9 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_
 import click
 from msgspec import Struct, structs
 
-from agentv.cli import COMMANDS, extension_service, finish_imports, output, unknown_command
+from agentv.cli import COMMANDS, finish_imports, output, unknown_command
 from agentv.model import diagnostics
 from agentv.model.diagnostics import Range
+from agentv.registry import optional_service
 from agentv.settings.command_option import GROUPS, Group, Reader, declared_options
 
 
@@ -169,7 +170,7 @@ class TranslatedCommand(click.Command):
             return super().parse_args(ctx, translated)
 
     def _translate(self, ctx: click.Context, args: list[str]) -> list[str]:
-        translate = extension_service("option-translation")
+        translate = optional_service("option-translation")
         translated: list[str] = translate(self.name, args) if translate else args
         if translated != args:
             output.note(f"Read as: {ctx.command_path} {shlex.join(translated)}")

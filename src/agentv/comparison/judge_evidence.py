@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from agentv.registry import SERVICES
+from agentv.registry import optional_service
 from agentv.stats.distributions import Interval
 from agentv.stats.paired_comparison import Paired
 
@@ -92,7 +91,5 @@ def decide_by_labels(joined: JoinedCases, paired: Paired, evidence: JudgeEvidenc
 
 
 def _service() -> JudgeLabels | None:
-    with suppress(KeyError):
-        labels: JudgeLabels = SERVICES.find("judge-labels")()
-        return labels
-    return None
+    labels = optional_service("judge-labels")
+    return labels() if labels else None

@@ -104,60 +104,6 @@ def _with_defaults(entry: dict[str, Any], lists_tests: ListsTests, defaults: Map
     return entry if all(new[key] is entry[key] for key in new) else {**entry, **new}
 
 
-def warn_of_agentv(entries: Any, path: KeyPath, problems: Problems) -> None:
-    """Warn of entries in a file with `tests` that AgentV (TypeScript) reads in another way."""
-    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        for message in _agentv_differences(entry) if isinstance(entry, dict) else ():
-            problems.warning((*path, index), f"AgentV (TypeScript) {message}", topic=message)
-
-
-def _agentv_differences(entry: dict[str, Any]) -> Iterator[str]:
-    if not _tools_of(entry).isdisjoint(_AGENTV_TOOLS):
-        yield "calls tools of Copilot, Codex and Pi Bash, Edit, Read, Skill and Write; here they have the agent's names"
-    yield from _differences_of_type(str(entry.get("type")), negate=entry.get("negate"))
-    if any(not {"input", "output"}.isdisjoint(call) for call in _dicts(entry.get("expected"))):
-        yield "ignores 'input' and 'output' of an expected call, and compares 'args'; here all are compared"
-    if isinstance(entry.get("value"), int | float):
-        yield "ignores an assertion whose value is not text. Put the value into quotes"
-    if entry.get("type") == "rubrics" and isinstance(entry.get("criteria"), str):
-        yield "ignores `rubrics` whose criteria are not a list"
-    for field in _dicts(entry.get("fields")):
-        if "DD/MM" in str(field.get("formats")):
-            yield "reads 02/01/2024 as 1 February, whatever 'formats' has"
-    for member in (member for key in LISTS for member in _dicts(entry.get(key))):
-        if not {"weight", "negate"}.isdisjoint(member) or str(member.get("type")).startswith("not-"):
-            yield "ignores 'weight' and 'negate' of the members of a composite. Use `weights` of its `aggregator`"
-
-
-def _differences_of_type(type_name: str, *, negate: Any) -> Iterator[str]:
-    kind = type_name.replace("_", "-")
-    if kind.startswith("not-"):
-        yield "scores assertions whose type begins with 'not-' 0, because it does not know them. Use `negate: true`"
-    if kind in ("code-judge", "llm-judge"):
-        yield f"skips the former type '{type_name}'. Use '{kind.replace('judge', 'grader')}'"
-    if kind == "tool-trajectory" and negate:
-        yield "gives calls that are partly as expected a part of the score, so that a negated trajectory may fail there"
-    if kind == "skill-trigger":
-        yield (
-            "finds a skill's name in that of another one, reads it only from 'skill', and finds its folder only in "
-            "results and in what Read is given"
-        )
-
-
-_AGENTV_TOOLS = ("Bash", "Edit", "Read", "Skill", "Write")
-
-
-def _tools_of(entry: dict[str, Any]) -> set[str]:
-    """Return the tools that a trajectory names."""
-    minimums = entry.get("minimums")
-    names = {str(item.get("tool")) for item in _dicts(entry.get("expected"))}
-    return names | set(map(str, minimums if isinstance(minimums, dict) else ()))
-
-
-def _dicts(items: Any) -> list[dict[str, Any]]:
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
 def _is_share(entry: dict[str, Any]) -> bool:
     """Whether a composite scores the share of members that pass. In AgentV (TypeScript), only that score counts."""
     aggregator = entry.get("aggregator")

@@ -11,7 +11,6 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
@@ -23,7 +22,7 @@ from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import MOST_TRIALS, KeyPath, Problems, did_you_mean, field_name, nearest, type_word
 from agentv.model.evaluator import Verdicts
 from agentv.model.sandbox_settings import Sandboxed
-from agentv.registry import SERVICES
+from agentv.registry import optional_service
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
@@ -310,9 +309,8 @@ def as_config(data: Any, path: str) -> Any:
     has_overlay = os.path.isfile(os.path.join(os.path.dirname(path), "config.local.yaml"))
     if _OTHER_CONFIG.isdisjoint(keys) and not has_overlay and not isinstance(execution, str):
         return data
-    with suppress(KeyError):
-        return SERVICES.find("config-files")(data, path)
-    return data
+    read = optional_service("config-files")
+    return read(data, path) if read else data
 
 
 def check_config(data: Any) -> Problems:

@@ -11,7 +11,7 @@ from agentv.errors import DatasetError, UsageError
 from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import KeyPath, Problem, Problems, did_you_mean, field_name, type_word
 from agentv.model.environment import address_secrets
-from agentv.registry import SERVICES, TARGETS
+from agentv.registry import TARGETS, optional_service
 from agentv.settings.environment import REFERENCE, interpolate, is_secret_field, references
 from agentv.settings.project import CONFIG_FILE
 from agentv.settings.settings_reader import declares, field_of, read_settings
@@ -53,9 +53,8 @@ def as_targets_file(data: Any, path: str) -> Any:
         _move_settings(entry)
     if isinstance(data, dict) and "providers" not in data and not any(map(_is_of_agentv, entries_of(data))):
         return data
-    with suppress(KeyError):
-        return SERVICES.find("providers-files")(data, path)
-    return data
+    read = optional_service("providers-files")
+    return read(data, path) if read else data
 
 
 def _move_settings(entry: Any) -> None:

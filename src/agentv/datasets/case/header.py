@@ -19,12 +19,12 @@ from agentv.model.diagnostics import KeyPath, Problem, Problems, field_name
 from agentv.model.evaluator import DEFAULT_EVALUATOR, RUBRIC_TYPE, EvaluatorSpec, Execution
 from agentv.model.values import FrozenDict, freeze
 from agentv.model.workspace_settings import Workspace
+from agentv.registry import optional_service
 from agentv.settings.evaluator_reader import (
     ListsTests,
     named,
     read_entries,
     read_entry,
-    warn_of_agentv,
     with_agentv_defaults,
 )
 from agentv.settings.project import CONFIG_FILE
@@ -226,8 +226,8 @@ def read_evaluators(
             entries = with_agentv_defaults(entries, lists_tests=lists_tests)
         if lists_tests == "agentv-4" and entries == []:
             return None  # as there: the criteria are judged
-        if lists_tests == "agentv-4":
-            warn_of_agentv(entries, list_place, problems)
+        if lists_tests == "agentv-4" and (warn := optional_service("agentv-entries")):
+            warn(entries, list_place, problems)
         return EvaluatorChoice(_read_entries(entries, list_place, problems))
     if kind is None:
         return None

@@ -1,11 +1,8 @@
 """Find and check targets files and configuration files, and name those of other tools that are not read."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import product
-from pathlib import Path
 
 from agentv.datasets.discovery import folders_in
 from agentv.datasets.formats.dataset_format import SIDECAR_SUFFIXES, Source, data_files
@@ -14,6 +11,7 @@ from agentv.engine.checks.findings import Finding, from_error, from_problem
 from agentv.engine.checks.project_files import parsed_or_none
 from agentv.errors import DatasetError
 from agentv.model.diagnostics import Problems
+from agentv.registry import optional_service
 from agentv.settings.project import project_root
 from agentv.settings.settings_reader import as_config, check_config
 from agentv.support.hashes import relative_path
@@ -98,17 +96,6 @@ _NAMES = (
     *(f"agentv.config.{suffix}" for suffix in ("ts", "mts", "js", "mjs", "cjs")),
     *(f"agentmark.config.{suffix}" for suffix in ("ts", "js", "mjs")),
 )
-_OPTIONS = {
-    "maxCostUsd": "--budget-usd",
-    "maxDurationMs": "--deadline (in seconds)",
-    "maxRetries": "--max-retries",
-    "agentTimeoutMs": "--timeout (in seconds)",
-    "workers": "--workers",
-    "threshold": "--min-score",
-}
-"""Settings that change what a run may do or when it fails, and the option of `agentv eval` for each."""
-
-_LONGEST = 100_000
 
 
 def unread_settings(sources: Sequence[Source]) -> dict[str, str]:
@@ -116,21 +103,6 @@ def unread_settings(sources: Sequence[Source]) -> dict[str, str]:
     folders = dict.fromkeys(
         parent for source in sources for parent in upward(source.folder, project_root(source.folder))
     )
-    paths = (os.path.join(folder, name) for folder in folders for name in _NAMES)
-    return {relative_path(path): _note(path) for path in paths if os.path.isfile(path)}
-
-
-def _note(path: str) -> str:
-    text = ""
-    with suppress(OSError):
-        text = Path(path).read_text(encoding="utf-8", errors="replace")[:_LONGEST]
-    settings = ", ".join(f"{setting} ({option})" for setting, option in _replaced_settings(text))
-    return f"is not read. It sets {settings}" if settings else "is not read"
-
-
-def _replaced_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings that matter, with their values, and the options that replace them."""
-    code = re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", "", text, flags=re.DOTALL)
-    for name, option in _OPTIONS.items():
-        if match := re.search(rf"(?<![\w$])['\"]?{name}['\"]?\s*:\s*([\w.]+)?", code):
-            yield (f"{name}: {match[1]}" if match[1] else name), option
+    paths = [path for folder in folders for name in _NAMES if os.path.isfile(path := os.path.join(folder, name))]
+    note = optional_service("settings-note") if paths else None
+    return {relative_path(path): note(path) if note else "is not read" for path in paths}

@@ -170,9 +170,9 @@ def _low_suites(
             yield f"{path}: {reason}{_IGNORE}"
 
 
-def _below(scores: Mapping[JobKey, float], least: float, limit: str, missed: set[str]) -> Iterator[str]:
+def _below(scores: Mapping[JobKey, float], least: float, limit: str, missed: set[JobKey]) -> Iterator[str]:
     low = [name for name, score in scores.items() if round(score, 12) < least]
-    why = {name: _MISSED if name.eval_id in missed else f"{scores[name]:.3f}" for name in low[:_MOST_NAMED]}
+    why = {name: _MISSED if name in missed else f"{scores[name]:.3f}" for name in low[:_MOST_NAMED]}
     if low:
         some = ", ".join(f"{name.eval_id} ({name.target}: {reason})" for name, reason in why.items())
         more = f" and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
@@ -222,7 +222,7 @@ def _drops(
 class CaseScores:
     """The score of each case and target over its trials, in order of their first record, by keys with the trial 0.
 
-    `missed` has the ids of cases with an answer that counts 0 for a requirement.
+    `missed` has the keys of those with an answer that counts 0 for a requirement.
     """
 
     def __init__(self) -> None:
@@ -231,7 +231,7 @@ class CaseScores:
         self._sums: list[float] = []
         self._counts: list[int] = []
         self._trials: dict[int, tuple[str, list[tuple[int, float]]]] = {}
-        self.missed: set[str] = set()
+        self.missed: set[JobKey] = set()
 
     def add(self, result: Result, score: float | None, strategy: str = "mean") -> None:
         """Add the score that a record counts with, if it has one."""
@@ -243,7 +243,7 @@ class CaseScores:
             self._sums.append(0.0)
             self._counts.append(0)
         if score == 0 < (result.score or 0):
-            self.missed.add(result.eval_id)
+            self.missed.add(name)
         self._sums[number] += score
         self._counts[number] += 1
         if strategy != "mean":

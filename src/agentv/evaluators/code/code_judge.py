@@ -13,7 +13,6 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from agentv.evaluators.base import (
-    LONGEST_REASON,
     OTHER_TOOLS,
     Count,
     Limit,
@@ -22,14 +21,12 @@ from agentv.evaluators.base import (
     find_path,
     pass_if,
     program_complaints,
-    quoted,
     script_problems,
     stamp_of,
 )
-from agentv.evaluators.code.grader_messages import image_files, messages_with_parts
 from agentv.evaluators.code.judge_host import JudgeHost, host_of
-from agentv.evaluators.code.judge_io import Setup, inverted, printed_object, read_score, score_in
-from agentv.evaluators.code.payload import grader_input, program_input
+from agentv.evaluators.code.judge_io import Setup, inverted, read_score
+from agentv.evaluators.code.payload import program_input
 from agentv.evaluators.code.program import (
     SCRIPT_FUNCTION,
     Program,
@@ -42,12 +39,12 @@ from agentv.evaluators.code.program import (
 from agentv.evaluators.code.static_checks import function_reference
 from agentv.model.evaluator import EvaluatorFailure, FileReference, Needs, Score
 from agentv.model.job import Judgement
+from agentv.registry import service
 from agentv.sandbox.confinement import Confinement
-from agentv.sandbox.subprocesses import ProcessOutput, ending_of, tail_of
-from agentv.support.json_values import MISSING, json_or
+from agentv.sandbox.subprocesses import ending_of, tail_of
 
 _EXIT_HINT = "to score a program by its exit code, use `type: command`"
-_ANY_EXIT_CODE = frozenset(range(256))
+_PROTOCOL = "grader_protocol: agentv-4"
 
 
 class ProxyLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,9 +131,8 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
     async def _scored(self, program: Program, judgement: Judgement) -> Score:
         if self.grader_protocol is None:
             return read_score(await program.run(program_input(judgement, self.config)))
-        with image_files(judgement) as (path_of, folders):
-            stdin = grader_input(judgement, self.config, **messages_with_parts(judgement, path_of))
-            return read_grade(await replace(program, writable=folders).finish(stdin, _ANY_EXIT_CODE))
+        score: Score = await service("code-grader", _PROTOCOL)(program, judgement, self.config)
+        return score
 
     @asynccontextmanager
     async def _access(
@@ -152,38 +148,6 @@ class CodeJudge(SandboxedEvaluator, frozen=True, kw_only=True):
         proxy = await host.proxy()
         async with proxy.granted(judgement, limit.max_calls, confinement is not None) as access:
             yield {**variables, **access}
-
-
-def read_grade(ended: ProcessOutput) -> Score:
-    """Read the output of a code grader of AgentV (TypeScript) 4.x: a score, or text that the exit code decides.
-
-    Raises EvaluatorFailure for a grader that broke: AgentV tells it by its output on stderr, and scores it 0. Output
-    that is meant to be JSON but cannot be read is an error too, where AgentV would let the exit code decide.
-    Of an object, AgentV reads `score` and `assertions`; here `passed: false` counts as well.
-    """
-    text = ended.stdout.removeprefix("\ufeff").strip()
-    if ended.code and (ended.stderr.strip() or text.startswith(("{", "[")) or ended.code >= _FROM_SHELL):
-        raise EvaluatorFailure(f"The grader {ending_of(ended.code)}{tail_of((ended.stderr or text).encode())}")
-    if json_or(text, MISSING) is not MISSING or any(line.lstrip().startswith("{") for line in text.splitlines()):
-        data = printed_object(text)
-        if data.get("score") is None and not data.get("assertions"):
-            raise EvaluatorFailure(f"The grader printed no 'score' and no 'assertions': {quoted(data)}")
-        if not all(isinstance(item, dict) and isinstance(item.get("passed"), bool) for item in _assertions_in(data)):
-            raise EvaluatorFailure(
-                "'assertions' of the grader must be a list of {text, passed}, with passed true or false"
-            )
-        return score_in({key: value for key, value in data.items() if key not in _VERDICTS or value is False})
-    return pass_if(ended.code == 0, cut(text or ending_of(ended.code), LONGEST_REASON))
-
-
-def _assertions_in(data: dict[str, Any]) -> list[Any]:
-    assertions = data.get("assertions") or []
-    return assertions if isinstance(assertions, list) else [None]
-
-
-_VERDICTS = frozenset(("passed", "pass", "checks"))
-_FROM_SHELL = 126
-"""From this exit code on, a shell reports a program that it could not start, or that a signal ended."""
 
 
 _INLINE = "agentv.evaluators.code.inline_python:inline_score"

@@ -36,7 +36,7 @@ from agentv.evaluators.code.judge_io import (
     promptfoo_result,
     score_of,
 )
-from agentv.evaluators.code.payload import grader_payload, program_payload
+from agentv.evaluators.code.payload import program_payload
 from agentv.model.evaluator import EvaluatorFailure, Score
 from agentv.model.message import Message, message_to_data
 from agentv.model.response import Response
@@ -183,7 +183,7 @@ class JudgeWorker(msgspec.Struct):
 
     def _argument(self, payload: dict[str, Any]) -> Any:
         if self._setup.given == "agentv-4":
-            return grader_payload(payload)
+            return payload
         return program_payload(payload) if self._setup.given == "payload" else Context(payload, self._channel)
 
     def _call(self, argument: Any) -> Any:

@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from agentv.evaluators.code.grader_messages import messages_with_parts
 from agentv.evaluators.code.judge_io import LENGTH_BYTES, Setup, WorkerLimits, frame, framed
 from agentv.evaluators.code.payload import payload
 from agentv.evaluators.code.program import scratch_folder
@@ -74,12 +73,13 @@ class WorkerPool:
     ) -> Score:
         """Return the function's score. `variables` are added to its environment. Raises EvaluatorFailure."""
         try:
-            data: dict[str, Any] = {}
+            if setup.given == "agentv-4":
+                data = service("code-grader-input", setup.reference)(judgement, config)
+            else:
+                data = payload(judgement, config)
             if setup.given in ("context", "promptfoo"):
-                data = {"candidate_data": judgement.candidate_data}
-            elif setup.given == "agentv-4":
-                data = messages_with_parts(judgement, str)
-            body = frame([{**payload(judgement, config), **data}, variables])
+                data["candidate_data"] = judgement.candidate_data
+            body = frame([data, variables])
         except (TypeError, ValueError) as error:
             raise EvaluatorFailure(f"Cannot encode the answer as JSON: {error}") from None
         if sys.platform == "win32":  # which cannot fork

@@ -93,6 +93,10 @@ ROWS = {
         "runs export": "agentv.extensions.interop.command:export_command",
     },
     "agentv.services": {
+        "agentv-entries": "agentv.extensions.interop.agentv_differences:warn_of_entries",
+        "code-grader": "agentv.extensions.interop.agentv_graders:grade",
+        "code-grader-input": "agentv.extensions.interop.agentv_graders:grader_input",
+        "settings-note": "agentv.extensions.interop.agentv_differences:settings_note",
         "config-files": "agentv.extensions.interop.agentv_providers:config_of_project",
         "providers-files": "agentv.extensions.interop.agentv_providers:targets_of_providers",
         "command-successor": "agentv.extensions.interop.agentv_commands:successor",
