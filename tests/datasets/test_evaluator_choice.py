@@ -320,7 +320,11 @@ def test_assertions_in_json_lines_that_replace_those_of_the_sidecar_are_named(fo
 
 @pytest.mark.parametrize(
     ("fields", "key"),
-    [({"mode": "conversation", "turns": [{"input": "b"}]}, "mode"), ({"execution": {"threshold": 0.3}}, "threshold")],
+    [
+        ({"mode": "conversation", "turns": [{"input": "b"}]}, "mode"),
+        ({"execution": {"threshold": 0.3}}, "threshold"),
+        ({"mode": "conversation", "turns": [{"input": "b"}], "execution": {"threshold": 0.3}}, "threshold"),
+    ],
 )
 def test_settings_that_agentv_ignores_in_json_lines_are_warnings(folder, fields, key):
     row = {"id": "a", "criteria": "x", "input": "a", "assertions": [{"type": "contains", "value": "a"}], **fields}

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -157,8 +158,8 @@ class Composite(Evaluator, frozen=True, kw_only=True):
     ) -> Score:
         aggregator = self.aggregation
         required = [member.is_gate for member in self.members]
-        if aggregator.kind == "threshold":
-            results = tuple(map(self._with_own_limit, self.members, results))
+        if aggregator.kind == "threshold" and aggregator.pass_score is not None:
+            results = tuple(map(partial(_with_limit, aggregator.pass_score), self.members, results))
         members = list(map(MemberScore, results, self._weights, required, missed))
         if aggregator.kind == "weighted_average":
             return weighted_average(members)
@@ -172,17 +173,6 @@ class Composite(Evaluator, frozen=True, kw_only=True):
         values = material_of(judgement).values | dict.fromkeys(RESULTS_NAMES, data)
         prompt = await judge_prompt(aggregator.prompt, "aggregate", "verdict", Material(values), judgement)
         return await verdict(Judge(), judgement, prompt)
-
-    def _with_own_limit(self, member: EvaluatorSpec, result: EvaluatorResult) -> EvaluatorResult:
-        """Apply `pass_score` to a member, except one that counts its own members: its score does not decide."""
-        least, own = self.aggregation.pass_score, member.evaluator
-        if (
-            least is None
-            or result.score is None
-            or (isinstance(own, Composite) and own.aggregation.kind == "threshold")
-        ):
-            return result
-        return msgspec.structs.replace(result, verdict="pass" if round(result.score, 12) >= least else "fail")
 
     @property
     def _weights(self) -> list[float]:
@@ -252,3 +242,11 @@ def results_data(results: Sequence[EvaluatorResult]) -> dict[str, Any]:
         result.name: {key: value for key in keys if (value := getattr(result, key)) not in (None, ())}
         for result in results
     }
+
+
+def _with_limit(least: float, member: EvaluatorSpec, result: EvaluatorResult) -> EvaluatorResult:
+    """Apply `pass_score` to a member, except one that counts its own members: its score does not decide."""
+    own = member.evaluator
+    if result.score is None or (isinstance(own, Composite) and own.aggregation.kind == "threshold"):
+        return result
+    return msgspec.structs.replace(result, verdict="pass" if round(result.score, 12) >= least else "fail")

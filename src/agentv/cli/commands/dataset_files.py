@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -72,8 +73,8 @@ def _print_guess(path: str) -> None:
     guesses = guess_map(rows)
     if kind != MAPPED and kind in FOREIGN_FORMATS.all_names():
         title = getattr(load_format(kind), "title", kind)
-        lost = _unread_checks(path)
-        if not {guess.path for guess in guesses if guess.key in CHECK_KEYS} & lost or missing_keys(guesses):
+        lost = set() if missing_keys(guesses) else _unread_checks(path)
+        if lost.isdisjoint(guess.path for guess in guesses if guess.key in CHECK_KEYS):
             output.echo(f"No map is needed: {path} is read as {title}\nUse it: agentv eval {shlex.quote(path)}")
             return
         output.echo(f"{path} is read as {title}, without {', '.join(sorted(lost))}. A map with more:\n")
@@ -111,7 +112,7 @@ def _unread_checks(path: str) -> set[str]:
     """Return the fields that look like checks, and that the format of a file does not read."""
     notes: list[Any] = []
     with suppress(AgentvError):
-        case_source(path, warn=notes.append, note=lambda _: None).load()
+        deque(case_source(path, warn=notes.append, note=lambda _: None).stream(), maxlen=0)
     texts = "\n".join(map(str, notes))
     return set(re.findall(r"the field '([^']+)' looks like a check", texts))
 

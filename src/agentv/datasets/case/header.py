@@ -276,8 +276,10 @@ def warn_of_replaced(row: dict[str, Any], header: Header, problems: Problems) ->
     key = next((key for key in ("assertions", "assert") if key in row), None)
     execution = row.get("execution")
     own = execution if isinstance(execution, dict) else {}
-    if row.get("mode") is not None or (key is not None and own.get("threshold") is not None):
-        path = ("execution", "threshold") if row.get("mode") is None else ("mode",)
+    ignored: dict[KeyPath, Any] = {("mode",): row.get("mode")}
+    if key is not None:
+        ignored["execution", "threshold"] = own.get("threshold")
+    for path in (path for path, value in ignored.items() if value is not None):
         message = f"AgentV (TypeScript) ignores '{path[-1]}' in JSON Lines; here it is used"
         problems.warning(path, message, "Write the case as YAML, under `tests`", topic=message)
     if key is None or header.inherit_evaluators or header.evaluators.kind_only:

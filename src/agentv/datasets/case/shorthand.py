@@ -198,10 +198,8 @@ def outcome_notes(row: dict[str, Any], settings_file: str) -> str:
     """Return lines about where a case may omit its expected outcome."""
     notes = ""
     if any(row.get(key) for key in ("expected_output", *LIST_KEYS)):
-        notes += (
-            "\nIt describes a good answer. A case with a reference or evaluators may omit it if the cases are under "
-        )
-        notes += "'tests', such as `tests: ./cases.jsonl` in a YAML file"
+        notes += "\nIt describes a good answer. A case with a reference or evaluators may omit it if the cases are "
+        notes += "under 'tests', such as `tests: ./cases.jsonl` in a YAML file"
     if "id" in row and holds_variables(row):
         notes += f"\nAgentMark rows may omit it: set 'format: agentmark' in {settings_file}"
     return notes

@@ -322,10 +322,8 @@ def _by_name(
             continue
         if synonym in _WEAK and 2 * sum(" " in text_of(value).strip() for value in values) < len(values):
             continue
-        is_class = synonym == "intent" and sum(len(text_of(value).split()) for value in values) <= _CLASS_WORDS * len(
-            values
-        )
-        if synonym == "intent" and ("." in name or (key == "input") == is_class):
+        words = sum(len(text_of(value).split()) for value in values) if synonym == "intent" else 0
+        if words and ("." in name or (key == "input") == (words <= _CLASS_WORDS * len(values))):
             continue
         is_part = "." in name and len(values) < len(records)
         if key == "expected_output" and (is_part or any(map(_lists_checks, values))):
