@@ -58,14 +58,6 @@ def first_input(case: EvalCase) -> tuple[Message, ...]:
     return case.input or (case.turns[0].input if case.turns else ())
 
 
-def question_in(case: EvalCase, lose: Lose) -> str:
-    """Return the text of the input, which most tools require."""
-    text = text_in(first_input(case), lose)
-    if not text.strip():
-        raise UsageError(f"The input of the case '{case.id}' is blank", "The other tool requires a text")
-    return text
-
-
 def chat_messages(messages: tuple[Message, ...], lose: Lose) -> list[dict[str, Any]]:
     """Return messages with a role and text."""
     return [{"role": message.role, "content": _content(message, lose)} for message in messages]

@@ -27,7 +27,7 @@ from agentv.errors import (
 from agentv.lazy_regex import lazy_regex
 from agentv.model.diagnostics import type_word
 from agentv.model.values import to_json
-from agentv.support.lines import BATCH, open_for_writing
+from agentv.support.lines import BATCH
 from agentv.support.yaml.yaml_parser import Map
 
 _NOT_AS_WRITTEN = (AttributeError, TypeError, LookupError)
@@ -40,6 +40,8 @@ _CHECK = lazy_regex(
 )
 _NO_CHECK = lazy_regex("(?i)(?:id|type|count|name|path|status|at)$")
 """How the names of checks begin, and how the names of ids, counts and the like end."""
+NAMED_FILE = lazy_regex("(?i)(?:file_?names?|attachments?|images?|image_(?:path|file|url)|audio)$")
+"""Names of fields with files for the target, such as `file_name` of GAIA."""
 
 RECORD_LISTS = (
     *("cases", "tests", "test_cases", "testcases", "evals", "eval_cases", "examples", "questions", "queries", "items"),
@@ -213,6 +215,10 @@ class ForeignFormat(formats.DatasetFormat):
             for row in rows(record, mapped.lose):
                 if self.names_unchecked:
                     self.name_unchecked(record.data, row, mapped)
+                metadata = row.get("metadata") if isinstance(row, dict) else None
+                for name in filter(NAMED_FILE.match, map(str, metadata if isinstance(metadata, dict) else ())):
+                    if record.data.get(name):
+                        mapped.differ(f"the target does not get the file in '{name}', which is in the metadata")
                 yield row
         except (ValueError, *_NOT_AS_WRITTEN) as error:
             yield formats.BadRow(_problem(error), hint=hint, row=_own_parts(record.data))
@@ -260,17 +266,6 @@ def _problem(error: Exception) -> str:
 def looks_like_check(name: str) -> bool:
     """Whether a field seems to say what an answer must be, by its name."""
     return bool(_CHECK.match(name)) and not _NO_CHECK.search(name)
-
-
-def write_records(records: Iterable[dict[str, Any]], path: str) -> None:
-    """Write records as JSON Lines, or as one JSON array, according to the extension."""
-    as_lines = path.endswith(".jsonl")
-    with open_for_writing(path) as stream:
-        stream.write(b"" if as_lines else b"[")
-        for number, record in enumerate(records):
-            between = b"" if not number else b"\n" if as_lines else b",\n"
-            stream.write(between + to_json(record))
-        stream.write(b"\n" if as_lines else b"]\n")
 
 
 def _as_plain(placed: _PlacedRow) -> _PlacedRow:

@@ -19,6 +19,7 @@ from agentv.datasets.foreign.field_map import (
     value_at,
 )
 from agentv.datasets.foreign.foreign_format import (
+    NAMED_FILE,
     RECORD_LISTS,
     ForeignFormat,
     Lose,
@@ -128,12 +129,13 @@ class _MappedRecords(ForeignFormat):
         return rows
 
     def plain_mapper(self, document: Document, names: list[str], ids: ItemIds) -> PlainMapper:
+        has_notes = any(map(NAMED_FILE.match, names))  # for each row
         if (fields := _field_map(document)) is OUR_NAMES:
             own = {name: name for name in names if name in _KEYS}
-            if any(name not in own and looks_like_check(name) for name in names):  # it is named for each row
-                return super().plain_mapper(document, names, ids)
+            has_notes = has_notes or any(name not in own and looks_like_check(name) for name in names)
             fields = FieldMap({**own, "metadata.*": "*"} if "metadata" not in own else {"metadata": "metadata"})
-        return plain_mapper(fields, names, ids) or super().plain_mapper(document, names, ids)
+        plain = None if has_notes else plain_mapper(fields, names, ids)
+        return plain or super().plain_mapper(document, names, ids)
 
 
 MAPPED_RECORDS = _MappedRecords()

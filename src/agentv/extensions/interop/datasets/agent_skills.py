@@ -8,14 +8,21 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
-from agentv.datasets.foreign.case_parts import NO_CHECK, count_losses, question_in, text_in
+from agentv.datasets.foreign.case_parts import NO_CHECK, count_losses, text_in
 from agentv.datasets.foreign.field_map import FieldMap
 from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, document_of, objects
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import OUTCOME, filled, first_of, is_blank, metadata_of, text_of, texts_of
 from agentv.datasets.formats.dataset_format import Content
 from agentv.extensions.interop.datasets.skill_triggers import ACTIVATION, skill_of, skills_wanted, trigger_checks
-from agentv.extensions.interop.datasets.written_case import calls_of, criteria_of, is_call_list, restore, seal
+from agentv.extensions.interop.datasets.written_case import (
+    calls_of,
+    criteria_of,
+    is_call_list,
+    question_in,
+    restore,
+    seal,
+)
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.model.values import to_json

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from agentv.datasets.foreign.case_parts import chat_messages, count_losses, first_input, question_in, text_in
+from agentv.datasets.foreign.case_parts import chat_messages, count_losses, first_input, text_in
 from agentv.datasets.foreign.foreign_format import (
     ForeignFormat,
     Lose,
@@ -15,7 +15,6 @@ from agentv.datasets.foreign.foreign_format import (
     any_has,
     document_of,
     objects,
-    write_records,
 )
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
@@ -33,7 +32,15 @@ from agentv.datasets.foreign.values import (
 )
 from agentv.datasets.formats.dataset_format import Content, Document
 from agentv.extensions.interop.datasets.dataset_values import cell_list
-from agentv.extensions.interop.datasets.written_case import calls_of, count_user_losses, is_call_list, restore, seal
+from agentv.extensions.interop.datasets.written_case import (
+    calls_of,
+    count_user_losses,
+    is_call_list,
+    question_in,
+    restore,
+    seal,
+    write_records,
+)
 from agentv.model.case import EvalCase
 
 _MARKS = (

@@ -7,13 +7,13 @@ from string import ascii_uppercase
 from typing import Any
 
 from agentv.datasets.foreign.case_parts import NO_CHECK, chat_messages, count_losses, first_input, text_in
-from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, objects, write_records
+from agentv.datasets.foreign.foreign_format import ForeignFormat, Lose, all_have, any_has, objects
 from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import is_blank, messages_of, metadata_of, parsed, texts_of, with_outcome
 from agentv.datasets.formats.dataset_format import Content
 from agentv.extensions.interop.datasets.dataset_values import any_of
 from agentv.extensions.interop.datasets.multiple_choice import choice_parts
-from agentv.extensions.interop.datasets.written_case import is_text, restore, seal
+from agentv.extensions.interop.datasets.written_case import is_text, restore, seal, write_records
 from agentv.model.case import EvalCase
 
 _USED = ("id", "input", "target", "choices", "metadata", "files", "setup", "sandbox")

@@ -18,7 +18,6 @@ from agentv.datasets.foreign.foreign_format import (
     document_of,
     objects,
     record_file,
-    write_records,
 )
 from agentv.datasets.foreign.records import Record, RecordFile, items_of
 from agentv.datasets.foreign.values import (
@@ -42,7 +41,7 @@ from agentv.extensions.interop.datasets.openai_registry import (
     examples_of,
     samples_in,
 )
-from agentv.extensions.interop.datasets.written_case import restore, seal
+from agentv.extensions.interop.datasets.written_case import restore, seal, write_records
 from agentv.model.case import EvalCase
 from agentv.model.evaluator import EvaluatorSpec
 from agentv.settings.project import is_inside, project_root

@@ -6,15 +6,18 @@ seal tells whether the rest of the case was edited since.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
+from agentv.datasets.foreign.case_parts import first_input, text_in
 from agentv.datasets.foreign.foreign_format import Lose
 from agentv.datasets.foreign.values import filled, first_of, object_at, text_of
+from agentv.errors import UsageError
 from agentv.model.case import EvalCase, SimulatedUser, case_to_data
 from agentv.model.evaluator import DEFAULT_EVALUATOR, DEFAULT_TARGET, EvaluatorSpec
 from agentv.model.message import Message
-from agentv.model.values import digest
+from agentv.model.values import digest, to_json
+from agentv.support.lines import open_for_writing
 
 _OWN = "agentv"
 _SEAL = "seal"
@@ -138,3 +141,22 @@ def _is_plain_part(name: str, case: EvalCase, is_chat: bool) -> bool:
 def _is_plain(message: Message) -> bool:
     has_text = isinstance(message.content, str) and bool(message.content.strip())
     return has_text and not message.tool_calls and message.name is None
+
+
+def question_in(case: EvalCase, lose: Lose) -> str:
+    """Return the text of the input, which most tools require."""
+    text = text_in(first_input(case), lose)
+    if not text.strip():
+        raise UsageError(f"The input of the case '{case.id}' is blank", "The other tool requires a text")
+    return text
+
+
+def write_records(records: Iterable[dict[str, Any]], path: str) -> None:
+    """Write records as JSON Lines, or as one JSON array, according to the extension."""
+    as_lines = path.endswith(".jsonl")
+    with open_for_writing(path) as stream:
+        stream.write(b"" if as_lines else b"[")
+        for number, record in enumerate(records):
+            between = b"" if not number else b"\n" if as_lines else b",\n"
+            stream.write(between + to_json(record))
+        stream.write(b"\n" if as_lines else b"]\n")
