@@ -26,6 +26,7 @@ _RELATIVE = lazy_regex(r"(latest|@[\w.-]+)(?:~(\d{1,9}))?")
 _ID_PREFIX = lazy_regex(r"\d[\d-]*[0-9a-f]*")
 _COMMIT = lazy_regex(r"[0-9a-f]{7,64}")
 _RUN_NAME = lazy_regex(r"\w[\w.-]*")
+_RESULT_FILES = (".json", ".jsonl", ".yaml", ".yml", ".csv", ".eval")
 _MOST_SHOWN = 5
 
 
@@ -123,9 +124,10 @@ def no_such_run(argument: str, noun: str = "run") -> UsageError:
     runs = project_runs(project_root("."), figures=False)
     names = ", ".join(run_name(run.path) for run in runs[:_MOST_SHOWN]) + (", …" if len(runs) > _MOST_SHOWN else "")
     detail = f"The project has {plural(len(runs), 'run')}: {names}" if runs else "The project has no runs yet"
-    return UsageError(
-        f"No such {noun}: {argument}", detail, "`agentv runs` lists them" if runs else "Run `agentv eval`"
-    )
+    if argument.endswith(_RESULT_FILES):
+        detail = f"There is no such file. {detail}"
+    hint = "`agentv runs` lists them" if runs else "Run `agentv eval`"
+    return UsageError(f"No such {noun}: {argument}", detail, hint)
 
 
 def existing_run(argument: str) -> str:
