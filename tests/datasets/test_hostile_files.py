@@ -96,6 +96,34 @@ def test_a_path_out_of_the_project_is_refused(folder, monkeypatch, file, content
     assert "top secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("registry/data/x/samples.jsonl", '{"input": "a", "ideal": "b"}', "few-shot examples"),
+        ("task/task.toml", '[[steps]]\nname = "../../../outside"\n', "is outside the folder of the task"),
+        ("linked/task.toml", "version = '1.0'\n", "is outside the folder of the task"),
+    ],
+)
+def test_a_file_that_another_tool_would_read_is_not_read_out_of_the_project(folder, monkeypatch, file, content, reason):
+    folder.write("outside/instruction.md", '{"sample": [{"role": "user", "content": "top secret"}]}\n')
+    folder.write("project/.git/HEAD", "")
+    settings = {
+        "samples_jsonl": "x/samples.jsonl",
+        "num_few_shot": 1,
+        "few_shot_jsonl": "../../../outside/instruction.md",
+    }
+    entry = {"x.dev.v0": {"class": "evals.elsuite.basic.match:Match", "args": settings}}
+    folder.write("project/registry/evals/x.yaml", entry)
+    folder.write("project/task/instruction.md", "Do it\n")
+    folder.write(f"project/{file}", content)
+    if file == "linked/task.toml":
+        (folder.path / "project/linked/instruction.md").symlink_to(folder.path / "outside/instruction.md")
+    monkeypatch.chdir(folder.path / "project")
+    with pytest.raises(agentv.AgentvError) as refused:
+        agentv.load_cases(file)
+    assert reason in str(refused.value) and "top secret" not in str(refused.value)
+
+
 def test_a_formula_is_text(folder):
     folder.write("rows.csv", "input,expected_output\n=HYPERLINK(1),\"=cmd|' /C calc'!A0\"\n")
     (case,) = agentv.load_cases(folder.path / "rows.csv")

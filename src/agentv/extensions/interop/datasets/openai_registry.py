@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from agentv.datasets.foreign.foreign_format import document_of, record_file
 from agentv.datasets.foreign.values import object_at, text_of
+from agentv.errors import InvalidDatasetError
 from agentv.extensions.interop.datasets.dataset_values import any_of
+from agentv.settings.project import is_inside, project_root
 
 NO_CLASS = "an answer must equal the ideal one: in OpenAI Evals, its class decides, such as Match or Includes"
 _MARK = b"samples_jsonl"
@@ -66,9 +68,14 @@ def exact_check(answers: list[str]) -> list[dict[str, Any]]:
 def examples_of(entry: RegisteredEval | None, samples: str) -> list[dict[str, Any]]:
     """Return the messages of the few-shot examples of an eval, which come before the last message of each sample."""
     count, name = (entry.settings.get(key) for key in ("num_few_shot", "few_shot_jsonl")) if entry else (0, "")
-    path = os.path.join(os.path.abspath(samples).replace(os.sep, "/").rpartition("/data/")[0], "data", text_of(name))
-    if not isinstance(count, int) or not count or not os.path.isfile(path):
+    if not isinstance(count, int) or count <= 0:
         return []
+    path = os.path.join(os.path.abspath(samples).replace(os.sep, "/").rpartition("/data/")[0], "data", text_of(name))
+    if not os.path.isfile(path) or not is_inside(os.path.realpath(path), project_root(os.path.dirname(samples))):
+        what = f"The eval has {count} few-shot examples in '{text_of(name)}', which is missing or outside the project"
+        raise InvalidDatasetError(
+            f"Cannot read {samples}", what, "Put the file into the registry", path=samples, line=1
+        )
     rows = [record.data for _, record in zip(range(count), record_file(path).records(), strict=False)]
     return [message for row in rows if isinstance(row, dict) for message in row.get("sample", ())]
 

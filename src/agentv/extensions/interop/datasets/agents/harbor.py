@@ -11,6 +11,7 @@ from agentv.datasets.foreign.records import Record, RecordFile
 from agentv.datasets.foreign.values import filled, first_of, object_at, text_of, texts_of
 from agentv.datasets.formats.dataset_format import Document, Source
 from agentv.errors import InvalidDatasetError
+from agentv.settings.project import is_inside
 
 _TASK = ("task.toml", "task.yaml")
 _INSTRUCTIONS = ("instruction.md", "task.md")
@@ -47,6 +48,9 @@ class _HarborTask(ForeignFormat):
     def rows(self, record: Record, lose: Lose) -> Iterable[dict[str, Any]]:  # noqa: ARG002
         folder, settings = record.data["folder"], record.data["settings"]
         steps = [os.path.join("steps", name) for name in _step_names(folder, settings)]
+        _refuse_links(
+            folder, [*_FOLDERS, *(os.path.join(step, name) for step in ("", *steps) for name in _INSTRUCTIONS)]
+        )
         texts = [_instruction(os.path.join(folder, step)) for step in steps]
         own = _instruction(folder) or text_of(first_of(settings, "instruction", "prompt")) or _described(settings)
         first, *later = [text for text in (own, *texts) if text.strip()] or [_NO_INSTRUCTION]
@@ -73,6 +77,14 @@ class _HarborTask(ForeignFormat):
             "case_error": _REFUSAL if first != _NO_INSTRUCTION else f"{_NO_INSTRUCTION}. {_REFUSAL}",
         }
         return [filled(row)]
+
+
+def _refuse_links(folder: str, names: Iterable[str]) -> None:
+    """Raise ValueError if the files of a task are outside of its folder."""
+    real = os.path.realpath(folder)
+    for name in names:
+        if not is_inside(os.path.realpath(os.path.join(folder, name)), real):
+            raise ValueError(f"'{name}' is outside the folder of the task, and was not read")
 
 
 def _instruction(folder: str) -> str:
