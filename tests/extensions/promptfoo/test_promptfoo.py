@@ -652,6 +652,25 @@ def test_a_text_for_anthropic_is_read_by_lines(folder):
     assert any("removes blank lines" in str(warning) for warning in cases.warnings)
 
 
+RUBRIC = {"options": {"factuality": 5, "rubricPrompt": "x"}}
+MALFORMED = {
+    "a threshold in quotes": ({"type": "contains", "value": "a", "threshold": "0.5"}, {}, "'threshold' of 'contains'"),
+    "a weight in quotes": ({"type": "contains", "value": "a", "weight": "2"}, {}, "'weight' of 'contains' must be"),
+    "nothing to compare with": ({"type": "similar", "provider": "openai:embedding:m"}, {}, "'similar' has no value"),
+    "a list as defaults": ({"type": "contains", "value": "a"}, {"defaultTest": [1]}, "'defaultTest' must be an object"),
+    "a list as a scenario": ({"type": "contains", "value": "a"}, {"scenarios": [[1]]}, "A scenario must be an object"),
+    "scores of factuality": ({"type": "factuality", "value": "a"}, {"defaultTest": RUBRIC}, ""),
+}
+
+
+@pytest.mark.parametrize(("check", "more", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_a_value_of_another_type_has_a_message(folder, command, check, more, message):
+    config = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [{"vars": {"x": "a"}, "assert": [check]}], **more}
+    outcome = command("validate", folder.write("promptfooconfig.json", json.dumps(config)))
+    assert (outcome.code == 1) is bool(message)
+    assert message in outcome.stdout + outcome.stderr
+
+
 def test_a_pattern_may_have_options_in_braces(folder, command):
     for name in ("a", "b", "c"):
         folder.write(f"{name}.txt", f"{name} {{{{x}}}}")

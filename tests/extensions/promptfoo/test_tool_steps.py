@@ -42,6 +42,7 @@ def score_of(calls, **settings):
         ("tool-used", {"pattern": "*", "name": "read", "max": 4}, False),
         ("tool-used", {"name": "write", "min": 0, "max": 0}, True),
         ("tool-used", {"name": "read", "max": 1}, False),
+        ("tool-used", {"name": "read", "min": None, "max": "1"}, True),
         ("tool-sequence", ["read", "finish"], True),
         ("tool-sequence", ["finish", "read"], False),
         ("tool-sequence", ["read", "read", "read"], False),
@@ -101,6 +102,9 @@ def test_calls_of_a_shell_are_commands_in_agentv(check, value, score):
     assert score_of(CALLS, check=check, value=value, commands=True) == score
 
 
+ODD_ARGS = ({"mode": "subset"}, {"defaults": [1]}, {"defaults": None}, {"ignore": 5}, {"ignore": [""]})
+
+
 @pytest.mark.parametrize("value", [["write"], {"name": "read", "max": 0}])
 def test_an_answer_without_calls_is_checked_too(value):
     assert [score_of([], check="tool-used", value=value, inverse=inverse) for inverse in (False, True)] == [0, 1]
@@ -108,11 +112,15 @@ def test_an_answer_without_calls_is_checked_too(value):
 
 @pytest.mark.parametrize(
     ("check", "value"),
-    [("tool-used", []), ("tool-used", {"min": 1}), ("tool-sequence", {}), ("step-count", {"type": "tool"})],
+    [
+        *(("tool-used", []), ("tool-used", {"min": 1}), ("tool-used", [{"name": "a"}]), ("tool-sequence", {})),
+        *(("tool-sequence", "a"), ("step-count", {"type": "tool"}), ("step-count", {"max": "1"})),
+        *(("tool-args-match", {"name": "a", "args": {}, **more}) for more in ODD_ARGS),
+    ],
 )
-def test_a_value_without_a_tool_or_a_limit_is_refused(folder, command, check, value):
+def test_a_value_that_is_no_check_of_tools_is_refused(folder, command, check, value):
     entry = {"type": "tool_steps", "check": check, "value": value}
     case = {"id": "a", "input": "x", "expected_outcome": "y", "evaluators": [entry]}
     folder.write("d.yaml", {"evalcases": [case]})
     outcome = command("validate", "d.yaml")
-    assert outcome.code == 1 and "'value'" in outcome.stdout
+    assert outcome.code == 1 and any(f"'{key}' " in outcome.stdout for key in ("value", "mode", "defaults", "ignore"))

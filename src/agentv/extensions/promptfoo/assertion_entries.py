@@ -175,6 +175,10 @@ def _resolved(assertion: Any, grading: Grading) -> dict[str, Any]:
         if not isinstance(grading.templates.get(name), dict):
             raise ValueError(f"'$ref: {reference}' names no assertion template")
         assertion = {**grading.templates[name], **{key: value for key, value in assertion.items() if key != "$ref"}}
+    for key in ("threshold", "weight"):
+        if not (assertion.get(key) is None or is_number(assertion[key])):
+            what = text_of(assertion.get("type"))
+            raise ValueError(f"'{key}' of '{what}' must be a number, got {text_of(assertion[key])[:80]}")
     return dict(assertion)
 
 
@@ -295,15 +299,17 @@ def _translated(
     if type_ in JUDGED:
         return judged_entry(type_, value, assertion, grading)
     if type_ in EMBEDDED:
+        texts = [text_of(item) for item in (value if isinstance(value, list) else [value])]
+        if not any(texts):
+            raise ValueError(f"The assertion '{type_}' has no value")
         target = grading.embedder(assertion.get("provider"))
         measure = type_.partition(":")[2] or "cosine"
         if measure == "cosine" and not (
             isinstance(value, list) or (is_number(threshold) and threshold <= 0) or grading.is_counted
         ):
-            entry = {"type": "similarity", "method": "embedding", "value": text_of(value), "target": target}
+            entry = {"type": "similarity", "method": "embedding", "value": texts[0], "target": target}
             return entry, minimum_of(threshold, 0.75)
         own = {"threshold": threshold} if is_number(threshold) else {}
-        texts = [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
         return {"type": "embedding_similarity", "measure": measure, "value": texts, "target": target, **own}, 0.0
     if type_ in CALL_TYPES:
         return call_entry(type_, grading.targets), 1.0

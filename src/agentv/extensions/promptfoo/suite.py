@@ -99,7 +99,9 @@ class Suite:
         test = self.data.get("defaultTest")
         if isinstance(test, str):
             test = self.files.data(self.files.path(test))
-        test = dict(test) if isinstance(test, dict) else {}
+        if not isinstance(test, dict | None):
+            raise ValueError(f"'defaultTest' must be an object, or name a file with one, got {text_of(test)[:80]}")
+        test = dict(test or {})
         grader = object_at(self.data, "commandLineOptions").get("grader")
         return test if is_blank(grader) else {**test, "options": {**object_at(test, "options"), "provider": grader}}
 

@@ -131,7 +131,8 @@ def scenario_tests(value: Any, files: SuiteFiles, lose: Lose) -> Iterator[Record
         if isinstance(record.data, str):
             scenarios = [item for path in files.matching(record.data) for item in _scenarios(files.data(path))]
         for scenario in scenarios:
-            scenario = scenario if isinstance(scenario, dict) else {}
+            if not isinstance(scenario, dict):
+                raise ValueError(f"A scenario must be an object, got {text_of(scenario)[:80]}")
             configs = [{}] if scenario.get("config") is None else _list(_loaded(scenario["config"], files))
             tests = [Record(record.line, {})]
             if scenario.get("tests") is not None:

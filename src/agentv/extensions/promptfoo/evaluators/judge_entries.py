@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from agentv.datasets.foreign.foreign_format import Lose
-from agentv.datasets.foreign.values import is_blank, text_of
+from agentv.datasets.foreign.values import is_blank, object_at, text_of
 from agentv.extensions.promptfoo.text_assertions import is_number
 from agentv.extensions.promptfoo.transform_code import transforms_of
 
@@ -137,6 +137,6 @@ def _reading(type_: str, value: Any, assertion: dict[str, Any], grading: Grading
     if _READS[type_] == "json":
         limit = {"threshold": assertion["threshold"]} if is_number(assertion.get("threshold")) else {}
         return {"value": value or "", **limit}
-    scores = grading.options.get("factuality") if _READS[type_] == "factuality" else None
-    own = {_CATEGORIES[key]: score for key, score in scores.items() if key in _CATEGORIES} if scores else {}
+    scores = object_at(grading.options, "factuality") if _READS[type_] == "factuality" else {}
+    own = {_CATEGORIES[key]: score for key, score in scores.items() if key in _CATEGORIES}
     return {"value": text_of(value), "reads": _READS[type_], **({"scores": own} if own else {})}

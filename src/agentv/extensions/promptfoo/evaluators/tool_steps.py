@@ -52,13 +52,15 @@ class ToolSteps(Evaluator, frozen=True, kw_only=True):
         """A value that the assertion does not have."""
         data = self.value if isinstance(self.value, dict) else {}
         if self.check == "step-count":
-            limits = [data[key] for key in ("min", "max") if isinstance(data.get(key), int | float)]
-            return [] if limits else ["'value' of a step count needs 'min' or 'max'"]
+            return [] if {"min", "max"} & _limits(data).keys() else ["'value' of a step count needs 'min' or 'max'"]
+        is_list = isinstance(self.value, list)
         if not self._matchers or not all(map(_pattern, self._matchers)):
             return ["'value' names no tool: write its name, or a pattern"]
-        if self.check == "tool-args-match" and "args" not in data and "arguments" not in data:
-            return ["'value' needs the 'args' of the call"]
-        return []
+        if self.check == "tool-used" and is_list and not all(isinstance(item, str) for item in self._matchers):
+            return ["'value' must be the name of a tool, a list of names, or an object"]
+        if self.check == "tool-sequence" and not (is_list or isinstance(data.get("steps"), list)):
+            return ["'value' must be a list of steps, or have one in 'steps'"]
+        return _problems_of_args(data) if self.check == "tool-args-match" else []
 
     @property
     def _matchers(self) -> list[Any]:
@@ -83,9 +85,9 @@ class ToolSteps(Evaluator, frozen=True, kw_only=True):
         checks = {"tool-used": _count, "step-count": _count, "tool-sequence": _sequence, "tool-args-match": _args_match}
         kind = None if self.check == "step-count" else _TOOL
         data = self.value if isinstance(self.value, dict) else {"steps": self._matchers}
-        least = {"min": 1} if self.check == "tool-used" else {}
+        least = 1 if self.check == "tool-used" else 0
         chosen = [step for step in steps if kind in (None, step.kind)]
-        return checks[self.check](chosen, {**({"type": kind} if kind else {}), **least, **data}) != self.inverse
+        return checks[self.check](chosen, {**({"type": kind} if kind else {}), **data, "least": least}) != self.inverse
 
 
 def _step(call: ToolCall, has_commands: bool) -> _Step:
@@ -124,9 +126,27 @@ def _matches(step: _Step, matcher: Any) -> bool:
     return not pattern or any(_fits(name, pattern) for name in step.names)
 
 
+def _limits(data: Mapping[str, Any]) -> dict[str, float]:
+    """Return the limits of a count that are numbers: others have no effect."""
+    limits = {key: data[key] for key in ("min", "max") if isinstance(data.get(key), int | float)}
+    return {key: limit for key, limit in limits.items() if not isinstance(limit, bool)}
+
+
+def _problems_of_args(data: Mapping[str, Any]) -> list[str]:
+    ignore = data.get("ignore", [])
+    names = ignore if isinstance(ignore, list) else [ignore]
+    rules = {
+        "'value' needs the 'args' of the call": "args" in data or "arguments" in data,
+        "'mode' must be 'partial' or 'exact'": data.get("mode", "partial") in ("partial", "exact"),
+        "'defaults' must be an object": isinstance(data.get("defaults", {}), dict),
+        "'ignore' must name arguments": all(isinstance(name, str) and name.strip() for name in names),
+    }
+    return [problem for problem, holds in rules.items() if not holds]
+
+
 def _count(steps: Sequence[_Step], data: Mapping[str, Any]) -> bool:
-    count = sum(_matches(step, data) for step in steps)
-    return count >= data.get("min", 0) and ("max" not in data or count <= data["max"])
+    count, limits = sum(_matches(step, data) for step in steps), _limits(data)
+    return count >= limits.get("min", data["least"]) and ("max" not in limits or count <= limits["max"])
 
 
 def _sequence(steps: Sequence[_Step], data: Mapping[str, Any]) -> bool:
@@ -143,7 +163,7 @@ def _args_match(steps: Sequence[_Step], data: Mapping[str, Any]) -> bool:
     expected = _without(data["args"] if "args" in data else data["arguments"], ignore, {})
     is_equal = same if data.get("mode") == "exact" else _contains
     actual = (step.args for step in steps if step.args is not None and _matches(step, data))
-    return any(is_equal(_without(args, ignore, data.get("defaults") or {}), expected) for args in actual)
+    return any(is_equal(_without(args, ignore, data.get("defaults", {})), expected) for args in actual)
 
 
 def _without(args: Any, ignore: list[str], defaults: Mapping[str, Any]) -> Any:
