@@ -126,6 +126,26 @@ def test_the_threshold_of_a_suite_of_agentv_decides_the_exit_code(
     assert (reason in ended.stderr) == (code == 1)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        (0.9, 0.3, "below 0.9, the threshold of a.yaml"),
+        (0.9, None, "below 0.9, the threshold of a.yaml"),
+        (0.3, 0.9, "below 0.9, the threshold of the suite"),
+        (None, 0.9, "below 0.9, the threshold of the suite"),
+        (0.5, 0.3, None),
+    ],
+)
+def test_later_suites_of_agentv_reach_the_threshold_of_the_first_too(folder, command, first, second, reason):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    for name, limit, checks in (("a", first, HALF[:1]), ("b", second, HALF)):
+        tests = [{"id": name, "input": "yes", "criteria": "c", "assert": checks}]
+        folder.write(f"{name}.yaml", {"execution": {} if limit is None else {"threshold": limit}, "tests": tests})
+    ended = command("eval", "a.yaml", "b.yaml")
+    assert ended.code == (reason is not None)
+    assert reason is None or f"b.yaml: 1 of 1 case scored {reason}: b (default: 0.500)" in ended.stderr
+
+
 @pytest.mark.parametrize(("own", "required", "code"), [(0.9, False, 1), (None, True, 1), (0.5, False, 0)])
 def test_a_case_that_fails_above_the_threshold_of_the_suite_fails_the_run(folder, command, own, required, code):
     checks = [HALF[0], {**HALF[1], "required": required}]

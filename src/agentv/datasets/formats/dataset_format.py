@@ -121,13 +121,14 @@ class Content(msgspec.Struct, frozen=True):
 class SuiteGate(msgspec.Struct, frozen=True):
     """What every case of a suite of AgentV (TypeScript) has to reach, and how it combines the scores of trials.
 
-    `threshold` is None if the suite sets none. With `by_verdict`, a case with a limit of its own has to reach that one.
-    `strategy` is that of `combined_score`.
+    `threshold` is None if the suite sets none, and that of the suite `owner` if it is not its own. With `by_verdict`, a
+    case with a limit of its own has to reach that one. `strategy` is that of `combined_score`.
     """
 
     threshold: float | None = None
     strategy: str = "mean"
     by_verdict: bool = False
+    owner: str = ""
 
 
 class DatasetFormat:

@@ -79,12 +79,17 @@ def case_gates(gates: Gates | None, sources: Sequence[Source], variable: Callabl
 
 
 def suite_gates(sources: Sequence[Source]) -> dict[str, SuiteGate]:
-    """Return the gates of suites of AgentV (TypeScript), by path. One with a threshold is a gate for all of a run."""
+    """Return the gates of suites of AgentV (TypeScript), by path. One with a threshold is a gate for all of a run.
+
+    Of several thresholds, AgentV 4 takes the first for all cases. Here it only raises those of later suites.
+    """
     gates = {source.path: gate for source in sources if (gate := source.format.suite_gate(source)) is not None}
-    first = next((gate.threshold for gate in gates.values() if gate.threshold is not None), None)
-    for path, gate in gates.items() if first is not None else ():
-        if gate.threshold is None:
-            gates[path] = msgspec.structs.replace(gate, threshold=Verdicts().passing if gate.by_verdict else first)
+    owner, first = next(((path, gate.threshold) for path, gate in gates.items() if gate.threshold is not None), ("", 0))
+    for path, gate in gates.items() if owner else ():
+        if gate.threshold is None and gate.by_verdict:
+            gates[path] = msgspec.structs.replace(gate, threshold=Verdicts().passing)
+        elif gate.threshold is None or (gate.threshold < first and not gate.by_verdict):
+            gates[path] = msgspec.structs.replace(gate, threshold=first, owner=owner)
     return gates
 
 
@@ -161,12 +166,13 @@ def _low_suites(
     gates: CaseGates, scores: CaseScores, counts: Mapping[str, list[int]], dataset_of: Mapping[str, str]
 ) -> Iterator[str]:
     for path, least in gates.floors.items():
+        owner = gates.suites[path].owner or "the suite"
         scored, total = counts[path]
         if scored < total:
             errors = f"{total - scored} of {plural(total, 'job')} errored"
-            yield f"{path}: {errors}, and every case has to reach {least:g}, the threshold of the suite{_IGNORE}"
+            yield f"{path}: {errors}, and every case has to reach {least:g}, the threshold of {owner}{_IGNORE}"
         values = {name: score for name, score in scores if dataset_of.get(name.dataset_path) == path}
-        for reason in _below(values, least, f"{least:g}, the threshold of the suite", scores.missed):
+        for reason in _below(values, least, f"{least:g}, the threshold of {owner}", scores.missed):
             yield f"{path}: {reason}{_IGNORE}"
 
 
