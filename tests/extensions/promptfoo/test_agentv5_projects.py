@@ -755,3 +755,11 @@ def test_providers_of_a_suite_may_be_files_ids_and_names(folder, command, provid
     (case,) = cases(folder, command, providers=providers, tests=[TEST])
     assert case["execution"]["targets"] == names
     assert command("cases", "suite.eval.yaml", "--strict").code == 0
+
+
+@pytest.mark.parametrize(("test", "kind"), [(5, "integer"), (None, "null"), (["a"], "array")])
+def test_a_test_that_is_not_an_object_is_an_error(folder, command, test, kind):
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    folder.write("suite.eval.yaml", {**SUITE, "evaluate_options": {"repeat": 2}, "tests": [test]})
+    for ended in (command("validate", "suite.eval.yaml"), command("eval", "suite.eval.yaml")):
+        assert ended.code and f"Expected an object, got {kind}" in ended.stdout + ended.stderr

@@ -197,6 +197,8 @@ def _name_of(provider: Any) -> str:
 
 def case_rows(suite: AgentvSuite, test: dict[str, Any], lose: Lose) -> Iterator[dict[str, Any]]:
     """Yield the cases of a test: one for each combination of its lists of texts. Raises ValueError."""
+    if not isinstance(test, dict):
+        raise ValueError(f"A test must be an object, got {text_of(test)[:80]}")
     test = suite.with_environment(_with_prompt_input(suite, test), lose)
     variables = with_files(object_at(test, "vars"), suite.files)
     for values, told_apart in combinations(variables):
