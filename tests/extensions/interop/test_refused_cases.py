@@ -59,8 +59,13 @@ def test_a_refused_case_is_loaded_with_its_reason_and_a_warning(suite):
 def test_only_the_invalid_cases_of_a_file_of_agentv_4_are_refused(folder, command):
     folder.write("suite.yaml", TESTS)
     assert [case.case_error is None for case in folder.load("suite.yaml")] == [True, False, False]
-    assert command("validate", "suite.yaml").code == 0
-    assert command("validate", "suite.yaml", "--strict").code == 1
+
+
+def test_validate_fails_for_an_invalid_case_of_agentv_4_like_its_own(folder, command):
+    folder.write("suite.yaml", TESTS)
+    checked = command("validate", "suite.yaml")
+    assert checked.code == 1 and "2 errors, 0 warnings" in checked.stderr
+    assert "error  refused case 'incomplete': Missing required field: 'input'" in checked.stdout
 
 
 def test_a_record_that_cannot_be_mapped_is_refused(folder):

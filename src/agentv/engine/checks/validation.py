@@ -25,6 +25,7 @@ from agentv.errors import (
     LossWarning,
     MappedNote,
     MissingSidecarWarning,
+    RefusedCaseWarning,
 )
 from agentv.model.case import EvalCase
 from agentv.model.diagnostics import KeyPath, Problem, Severity, field_name
@@ -125,6 +126,7 @@ class CollectingSink:
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
+        self.is_agentv_suite = False
         self.findings: list[Finding] = []
         self.notes: list[str] = []
         self.bad: list[EvalCase] = []
@@ -135,6 +137,7 @@ class CollectingSink:
         elif not isinstance(warning, MissingSidecarWarning):
             finding = from_warning(warning)
             is_error = self._strict and isinstance(warning, LossWarning)
+            is_error = is_error or (self.is_agentv_suite and isinstance(warning, RefusedCaseWarning))
             self.findings.append(msgspec.structs.replace(finding, severity="error") if is_error else finding)
 
     def bad_dataset(self, errors: list[DatasetError]) -> None:
@@ -199,6 +202,8 @@ class CaseChecks:
 def check_dataset(source: Source, options: Options, project: ProjectFiles) -> DatasetFindings:
     """Return all findings of a dataset; it is read again if ids are repeated or cases depend on others."""
     sink = CollectingSink(strict=options.strict)
+    # `agentv validate` of AgentV 4 fails for an invalid case, which its `agentv eval` leaves out.
+    sink.is_agentv_suite = not source.format.refuses_cases and source.format.suite_gate(source) is not None
     count = 0
     try:
         dataset = Dataset(source, options, sink)
