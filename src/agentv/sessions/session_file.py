@@ -149,6 +149,8 @@ def read_sessions(paths: Iterable[str], log: ReadLog) -> Iterator[Session]:
                 yield from file_format.read(file, log)
             except OSError as error:
                 log.skip(f"cannot be read: {error.strerror or error}", name)
+            except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+                log.skip("values of unexpected types: the rest of the file is not read", name)
 
 
 def _why_unknown(file: SessionFile) -> tuple[str, str]:

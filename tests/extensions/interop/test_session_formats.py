@@ -292,3 +292,84 @@ def path_lines(example):
     if example["file"].endswith(".json"):
         return [json.loads(example["content"])]
     return [data for line in example["content"].splitlines() if (data := json_or(line, None)) is not None]
+
+
+ORDER = "CREATE TABLE message (id, session_id, time_created, data); CREATE TABLE part (id, message_id, data);"
+ROW = "INSERT INTO session (id, time_created) VALUES ('ses_1', 1);"
+DATABASES = {
+    "a value of 900 MB in a row of a few bytes": (
+        "CREATE TABLE session (id, parent_id, time_created, directory AS (hex(zeroblob(450000000))));" + ROW
+    ),
+    "a text that is not UTF-8": (
+        "CREATE TABLE session (id, parent_id, directory, time_created);"
+        "INSERT INTO session VALUES ('ses_1', NULL, CAST(x'ff' AS TEXT), 1);"
+    ),
+    "no column for the parent": "CREATE TABLE session (id, time_created);" + ROW,
+}
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_hostile_database_is_left_out(tmp_path, name):
+    with sqlite3.connect(tmp_path / "opencode.db") as database:
+        database.executescript(ORDER + DATABASES[name])
+    database.close()
+    log = ReadLog()
+    assert list(read_sessions([str(tmp_path / "opencode.db")], log)) == []
+    assert log.skipped
+
+
+def test_the_name_of_a_database_does_not_lead_to_another_one(tmp_path):
+    (tmp_path / "a").mkdir()
+    for name in ("a/%2e%2e%2fb.db", "b.db"):
+        with sqlite3.connect(tmp_path / name) as database:
+            columns = ORDER if name == "b.db" else ""
+            database.executescript("CREATE TABLE session (id, parent_id, directory, time_created);" + columns)
+        database.close()
+    assert format_of(SessionFile(str(tmp_path / "a/%2e%2e%2fb.db"))) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<command-name>" * 100_000,
+        "<command-name>" + " " * 100_000,
+        "<system-reminder>" * 100_000,
+        "<" + "a" * 100_000,
+    ],
+)
+@pytest.mark.parametrize("name", ["claude-code", "codex"])
+def test_marks_without_an_end_take_little_time(tmp_path, name, text):
+    records = {
+        "claude-code": {"type": "user", "uuid": "1", "sessionId": "s", "message": {"role": "user", "content": text}},
+        "codex": {"type": "event_msg", "payload": {"type": "user_message", "message": text}},
+    }
+    path = tmp_path / "session.jsonl"
+    path.write_text(json.dumps(records[name]) + "\n")
+    assert format_of(SessionFile(str(path))).agent == name
+    list(read_sessions([str(path)], ReadLog()))
+
+
+@pytest.mark.parametrize("id", ["{}/others", "../../../others", "msg_1"])
+def test_the_parts_of_a_session_of_opencode_are_in_its_storage(tmp_path, id):
+    other = {"others/1.json": {"type": "text", "text": "private"}}
+    files = {
+        "storage/session/p/ses_1.json": {"id": "ses_1", "time": {"created": 1}},
+        "storage/message/ses_1/msg_1.json": {"id": id.format(tmp_path), "role": "user"},
+        "storage/part/msg_1/1.json": {"type": "text", "text": "Hi"},
+        "storage/message/ses_1/msg_2.json": {"id": "msg_2", "role": "assistant"},
+        "storage/part/msg_2/1.json": {"type": "text", "text": "Hello"},
+    }
+    for name, content in {**files, **other}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    sessions = read_sessions([str(tmp_path / "storage/session/p/ses_1.json")], ReadLog())
+    assert [each.text for session in sessions for each in session.exchanges] == (["Hi"] if id == "msg_1" else [])
+
+
+@pytest.mark.parametrize("time", [10**400, 10**300, "x", []])
+def test_a_time_out_of_range_leaves_out_a_session_at_most(tmp_path, time):
+    content = {"info": {"id": "ses_1", "time": {"created": time}}, "messages": []}
+    (tmp_path / "ses_1.json").write_text(json.dumps(content))
+    log = ReadLog()
+    assert list(read_sessions([str(tmp_path / "ses_1.json")], log)) == []
+    assert log.skipped

@@ -88,7 +88,7 @@ _RECORDED = _SCORED - {"generator"} | {"model", "model_name"}
 """Names of fields next to a response that a model wrote."""
 
 _ANSWERS = frozenset(("answer", "response", "output", "completion", "assistant"))
-_RUN = re.compile(r"(?:run|trace)_?id|.*(?:latency|elapsed).*|.*(?:total|prompt|completion|output)_?tokens|.*cost_usd")
+_RUN = re.compile(r"(?:run|trace)_?id$|.*(?:latency|elapsed|(?:total|prompt|completion|output)_?tokens$|cost_usd$)")
 """Names of answers, and names of fields next to those of a run, which are not what is expected."""
 
 _WEAK = frozenset((
@@ -169,9 +169,7 @@ def guess_map(records: Collection[dict[str, Any]]) -> list[Guess]:
         for key in value
     ]
     guesses: list[Guess] = []
-    used_names = {
-        name for name in names if name.lower() in _ANSWERS and any(map(_RUN.fullmatch, map(str.lower, names)))
-    }
+    used_names = {name for name in names if name.lower() in _ANSWERS and any(map(_RUN.match, map(str.lower, names)))}
 
     def add(guess: Guess | None) -> None:
         if guess is not None and (guess.key != "expected_output" or not _has_patterns(records, guess.path)):

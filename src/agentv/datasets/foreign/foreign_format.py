@@ -30,7 +30,7 @@ from agentv.model.values import to_json
 from agentv.support.lines import BATCH
 from agentv.support.yaml.yaml_parser import Map
 
-_NOT_AS_WRITTEN = (AttributeError, TypeError, LookupError)
+_NOT_AS_WRITTEN = (ArithmeticError, AttributeError, TypeError, LookupError, RecursionError)
 """What a mapper raises if a value is missing, or has another type than the tool writes."""
 
 _SCALARS = (str, int, float, bool)
@@ -260,6 +260,8 @@ def _expect_types(path: str, title: str) -> Iterator[None]:
 def _problem(error: Exception) -> str:
     if isinstance(error, KeyError):  # the first records have the field, this one does not
         return f"Missing field '{error.args[0]}'"
+    if isinstance(error, RecursionError):
+        return "It is nested too deeply, or refers to itself"
     return str(error) if isinstance(error, ValueError) else f"A value has an unexpected type: {error}"
 
 

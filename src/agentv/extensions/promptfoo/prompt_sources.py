@@ -33,8 +33,8 @@ _TEXTS = (".txt", ".md", ".j2", ".json", ".jsonl", ".yaml", ".yml", ".csv")
 _SEPARATOR = re.compile(r"^---\s*$", re.MULTILINE)
 _LINE_END = re.compile(r"\r\n?|\n")
 _YAML_CHAT = "- role:"
-_PATH = re.compile(r"[^\s{}*?\[\]!()]*/[^\s{}*?\[\]!()]*")
-"""A text that promptfoo takes for the path of a file."""
+_NOT_IN_PATH = re.compile(r"[\s{}*?\[\]!()]")
+"""What a text with a slash has if promptfoo does not take it for the path of a file."""
 
 _FILE = re.compile(r"^(?:file://)?(?P<path>(?:[^\n{}]|\{[^\n{}]*,[^\n{}]*\})+?)(?::(?P<name>\w+(?:\.\w+)?))?$")
 
@@ -214,7 +214,7 @@ def _contents_of(raw: str, files: SuiteFiles) -> Iterator[tuple[str, str, str]]:
         yield os.path.basename(raw), raw, ""
         return
     if match is None or not (raw.startswith("file://") or suffix in (*_PROGRAMS, *_TEXTS) or "*" in raw):
-        if _PATH.fullmatch(raw):
+        if "/" in raw and not _NOT_IN_PATH.search(raw):
             raise ValueError(f"there are no prompts in '{raw[:80]}': a file of prompts has a suffix such as .txt")
         yield "", raw, ""
         return

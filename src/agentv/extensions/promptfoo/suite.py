@@ -173,7 +173,7 @@ def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:
             suite = opened()
             for _ in suite.tests(ignore):
                 pass
-    except (DatasetError, ValueError):
+    except (DatasetError, ValueError, RecursionError):
         return (path,)
     return (path, *(used for used in suite.files.used if os.path.abspath(used) != os.path.abspath(path)))
 

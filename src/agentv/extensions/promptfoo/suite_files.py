@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import date
+from itertools import count
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,6 +26,7 @@ from agentv.support.yaml.yaml_writer import replace_written_integers, resolve
 from agentv.trust.inventory import NamedUse
 
 _MOST_FILES = 10_000
+_MOST_REFERENCES = 100_000
 _DATE = re.compile(rb"[0-9]{4}-[0-9]{1,2}-[0-9]")
 _TIMESTAMP = re.compile(
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
@@ -57,6 +59,7 @@ class SuiteFiles:
         self.dates: dict[str, str] = {}
         self.used: dict[str, None] = {}
         self.programs: dict[NamedUse, None] = {}
+        self._references = count()
         self.finder = FileFinder(self.folder, project_root(self.folder))
 
     def path(self, name: str) -> str:
@@ -113,6 +116,7 @@ class SuiteFiles:
         reference = value.get("$ref")
         if not isinstance(reference, str):
             return more | ({"$ref": reference} if "$ref" in value else {})
+        self.count_reference()
         file, _, pointer = reference.partition("#")
         source = self.data(self.path(file)) if file else document
         target = _pointed(source, pointer)
@@ -120,6 +124,11 @@ class SuiteFiles:
             return {"$ref": reference, **more}
         target = self.with_references(target, source)
         return {**target, **more} if isinstance(target, dict) else target
+
+    def count_reference(self) -> None:
+        """Raise ValueError for too many: references to references can multiply without end."""
+        if next(self._references) >= _MOST_REFERENCES:
+            raise ValueError(f"It has more than {_MOST_REFERENCES:,} references to its parts and to files")
 
     def with_dates(self, path: str, document: Any) -> Any:
         """Return the document in a file, with the dates of promptfoo."""

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from agentv.datasets.foreign.values import is_blank, object_at, text_of
+from agentv.model.evaluator import EvaluatorFailure
 
 _WITH_NUMBER = ("contains", "icontains")
 """Types whose value may also be a number."""
@@ -63,7 +64,7 @@ _INTEGERS: dict[str, dict[str, Any]] = {
 _OVERESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\([^\w^$\\.*+?()\[\]{}|/-])", re.ASCII)
 """An escape that a pattern with the flag `u` must not have."""
 
-_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
+_CLASS = re.compile(r"\[(?:\\.|[^\]\\])*+(?:\]|\Z)")
 _SCHEMAS = ("not", "if", "then", "else", "additionalItems", "contains", "additionalProperties", "propertyNames")
 _SCHEMA_MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependencies")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.|"")*)"\s*(?=,|$)', re.DOTALL)
@@ -247,17 +248,23 @@ def _strict_rules(schema: dict[str, Any]) -> Iterator[tuple[bool, str]]:
     )
     yield is_repeated or not values, "an 'enum' that is empty or repeats a value"
     patterns = object_at(schema, "patternProperties")
-    names = [name for name in object_at(schema, "properties") if any(_matches(each, name) for each in patterns)]
+    properties = object_at(schema, "properties")
+    names = [name for pattern in patterns for name in _matching(pattern, properties)]
     yield (
         bool(names) and any(item not in ({}, True) for item in patterns.values()),
         f"the property '{''.join(names[:1])}', which also matches one of its 'patternProperties'",
     )
 
 
-def _matches(pattern: str, name: str) -> bool:
-    with suppress(re.error):
-        return re.search(pattern, name) is not None
-    return False
+def _matching(pattern: str, properties: dict[str, Any]) -> list[str]:
+    """Return the names that match a pattern, by a search that takes a limited time."""
+    from agentv.evaluators.checks.json_checks import compiled_schema  # late: few schemas have patterns
+
+    with suppress(EvaluatorFailure):
+        other = compiled_schema(json.dumps({"propertyNames": {"not": {"pattern": pattern}}}))
+        is_other = other.is_valid(dict.fromkeys(properties))
+        return [] if is_other else [name for name in properties if not other.is_valid({name: None})]
+    return []
 
 
 def _subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:

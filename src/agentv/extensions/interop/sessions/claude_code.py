@@ -20,8 +20,6 @@ from agentv.sessions.session import (
 from agentv.sessions.session_file import SessionFile
 from agentv.sessions.turns import text_of, text_or_none
 
-_COMMAND = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
-_ARGUMENTS = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 _NOT_TYPED = re.compile(
     r"\s*(?:<(?:local-command|bash-(?:input|stdout|stderr)|task-notification|teammate-message|cross-session-message|ide_|user-memory-input)"
@@ -171,11 +169,18 @@ def _queued(data: dict[str, Any]) -> dict[str, Any] | None:
 
 def _typed(text: str) -> str:
     """Return what the user wrote: a slash command as it was typed, and nothing for output of local commands."""
-    text = _REMINDER.sub("", text).strip()
-    command = _COMMAND.search(text)
-    if command and command[1].removeprefix("/") in _LOCAL_COMMANDS:
+    unclosed = text.find("<system-reminder>", text.rfind("</system-reminder>") + 1)
+    end = len(text) if unclosed < 0 else unclosed
+    text = (_REMINDER.sub("", text[:end]) + text[end:]).strip()
+    command = _content(text, "command-name")
+    if command is None:
+        return "" if _NOT_TYPED.match(text) else text
+    if command.removeprefix("/") in _LOCAL_COMMANDS:
         return ""
-    if command:
-        arguments = _ARGUMENTS.search(text)
-        return f"{command[1]} {arguments[1] if arguments else ''}".strip()
-    return "" if _NOT_TYPED.match(text) else text
+    return f"{command} {_content(text, 'command-args') or ''}".strip()
+
+
+def _content(text: str, tag: str) -> str | None:
+    """Return the text of a tag without blanks around it; None if there is no such tag."""
+    content, is_closed, _ = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")
+    return content.strip() if is_closed else None

@@ -40,7 +40,7 @@ _ENDS = {
 }
 """Events of calls that ended: the name of the tool, and the keys of its input and output."""
 
-_INJECTED = re.compile(r"\s*(?:<([a-z_]+)[^>]*>.*</\1>\s*$|# AGENTS\.md instructions\b|<user_action>)", re.DOTALL)
+_INJECTED = re.compile(r"\s*(?:<([a-z_]++)[^>]*+>.*</\1>\s*$|# AGENTS\.md instructions\b|<user_action>)", re.DOTALL)
 """Parts of messages of the role `user` that Codex writes itself: a text in a tag, or instructions from a file."""
 
 _REQUEST = "## My request for Codex:"

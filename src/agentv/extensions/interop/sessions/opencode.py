@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from agentv.model.token_counts import OPENCODE_USAGE, usage
 from agentv.sessions.session import (
@@ -19,7 +20,7 @@ from agentv.sessions.session import (
     object_in,
     objects_in,
 )
-from agentv.sessions.session_file import SessionFile
+from agentv.sessions.session_file import MAX_LINE_BYTES, SessionFile
 from agentv.sessions.turns import number, text_of
 from agentv.support.json_values import json_or
 
@@ -66,7 +67,7 @@ class _OpenCode(SessionFormat):
             yield from self._session(file.document, _stored(file, log), file.path, log)
 
     def _read_database(self, path: str, log: ReadLog) -> Iterator[Session]:
-        with closing(_open(path)) as database:
+        with _readable(path) as database:
             names = _tables(database)
             newer = _sessions(database, _NEWER_SESSIONS) if names >= _NEWER_TABLES else []
             older = _sessions(database, _SESSIONS) if names >= _TABLES else []
@@ -102,16 +103,29 @@ def _open(path: str) -> Any:
     import sqlite3  # late: only this format needs it
 
     # Read-only; a database in use has a log next to it, which is read as well.
-    return sqlite3.connect(f"file:{os.path.abspath(path).replace('?', '%3f').replace('#', '%23')}?mode=ro", uri=True)
+    database = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_LINE_BYTES)
+    database.execute("PRAGMA trusted_schema = OFF")  # no function of the schema may have side effects
+    return database
 
 
-def _is_database(path: str) -> bool:
+@contextmanager
+def _readable(path: str) -> Iterator[Any]:
+    """Open a database. Raises OSError if it is damaged."""
     import sqlite3  # late: only this format needs it
 
     try:
         with closing(_open(path)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise OSError(f"the database is damaged: {error}") from error
+
+
+def _is_database(path: str) -> bool:
+    try:
+        with _readable(path) as database:
             names = _tables(database)
-    except sqlite3.Error:
+    except OSError:
         return False
     return names >= _TABLES or names >= _NEWER_TABLES
 
@@ -175,10 +189,10 @@ def _stored(file: SessionFile, log: ReadLog) -> Iterator[_Message]:
     id = str(file.document["id"])
     parent = os.path.dirname(os.path.dirname(os.path.abspath(file.path)))
     for base in (parent, os.path.dirname(parent)):
-        folder = os.path.join(base, "message", id)
+        folder = os.path.join(base, "message", os.path.basename(id))
         if os.path.isdir(folder):
             for info in _documents(folder, log):
-                name = str(info.get("id", ""))
+                name = os.path.basename(str(info.get("id", "")))
                 candidates = (os.path.join(base, "part", *path) for path in ((name,), (id, name)))
                 parts = next((candidate for candidate in candidates if name and os.path.isdir(candidate)), None)
                 yield _Message(info, list(_documents(parts, log)) if parts else objects_in(info.get("parts")))

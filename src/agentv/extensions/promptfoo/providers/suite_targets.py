@@ -131,7 +131,10 @@ class SuiteTargets:
         if isinstance(value, list):
             return [self._loaded(item) for item in value]
         is_content = isinstance(value, str) and value.startswith("file://") and value.lower().endswith(_CONTENTS)
-        return self._loaded(self._files.content(value)) if is_content and not is_template(value) else value
+        if not is_content or is_template(value):
+            return value
+        self._files.count_reference()
+        return self._loaded(self._files.content(value))
 
     def add_answer(self, name: str, text: str) -> str:
         """Return the name of a target that gives an answer of a test instead of a provider, with its transform."""
