@@ -280,6 +280,12 @@ def test_columns_and_lists_of_a_split_are_records(folder, command):
     assert "expected_output=expected" in command("cases", "t.json", "--guess").stdout
 
 
+def test_an_expected_output_that_is_an_object_of_objects_is_guessed_as_it_is_read(folder, command):
+    folder.write("t.json", '[{"input": "q", "expected_output": {"state": {"a": 1}, "mail": {"sent": true}}}]')
+    assert "expected_output=expected_output" in command("cases", "t.json", "--guess").stdout
+    assert '"content":{"state":{"a":1},"mail":{"sent":true}}' in command("cases", "t.json").stdout
+
+
 def test_a_guess_names_empty_lists_of_tools(folder, command):
     folder.write("t.json", '[{"question": "q", "expected_tools": ["find"]}, {"question": "r", "expected_tools": []}]')
     outcome = command("cases", "t.json", "--guess")

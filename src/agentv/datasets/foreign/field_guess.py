@@ -324,7 +324,7 @@ def _by_name(
         if words and ("." in name or (key == "input") == (words <= _CLASS_WORDS * len(values))):
             continue
         is_part = "." in name and len(values) < len(records)
-        if key == "expected_output" and (is_part or any(map(_lists_checks, values))):
+        if key == "expected_output" and (is_part or any(_lists_checks(value, name == key) for value in values)):
             continue
         if synonym in ("expect", "assertions") and not all(map(_is_text_list, map(parsed, values))):
             continue
@@ -341,11 +341,12 @@ def _by_name(
     return None
 
 
-def _lists_checks(value: Any) -> bool:
-    """Whether a value is an object of checks, such as a tool, or of objects, and so no answer."""
+def _lists_checks(value: Any, has_our_name: bool) -> bool:
+    """Whether a value is an object of checks, such as a tool, or of objects with another name than ours."""
     if not isinstance(value, dict):
         return False
-    return any(_PARTS.match(str(name)) for name in value) or all(isinstance(item, dict) for item in value.values())
+    is_nested = not has_our_name and all(isinstance(item, dict) for item in value.values())
+    return is_nested or any(_PARTS.match(str(name)) for name in value)
 
 
 def _has_patterns(records: Collection[dict[str, Any]], path: str) -> bool:
