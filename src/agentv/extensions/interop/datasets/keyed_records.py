@@ -82,10 +82,11 @@ class KeyedRecords(ForeignFormat):
     def _cells(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the values in the cells of a row, with the objects that have a column for each key."""
         objects = self.keys.get("flattened", "").split()
+        separator = "_" if "example_id" in row else "."
         data: dict[str, Any] = {}
         for name, cell in row.items():
-            head, dot, key = name.partition(".")
-            if not (dot and head in objects):
+            head, _, key = name.partition(separator)
+            if not (key and head in objects):
                 data[name] = cell_value(cell)
             elif not is_blank(cell):
                 data.setdefault(head, {})[key] = cell_value(cell)

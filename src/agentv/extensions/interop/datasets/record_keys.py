@@ -62,7 +62,7 @@ class RecordKeys(TypedDict, total=False):
     """A key, the value in lower case of records that are left out, and what they are called."""
 
     flattened: str
-    """Objects that tables have as columns, such as `input.question`."""
+    """Objects that tables have as columns, such as `input.question`, or `input_question` next to `example_id`."""
 
     outcome: str
     """The expected outcome of every case."""
