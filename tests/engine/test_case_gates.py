@@ -175,6 +175,22 @@ def test_a_job_that_errors_is_below_the_threshold_of_the_suite(folder, command):
     assert ended.code == 1 and "d.yaml: 1 of 2 jobs errored, and every case has to reach 0.9" in ended.stderr
 
 
+@pytest.mark.parametrize(("weight", "options", "code"), [(0, (), 1), (1, (), 0), (0, ("--skip-eval",), 0)])
+@pytest.mark.parametrize("gate", [{"threshold": 0.5}, {"threshold": 0.5, "trials": {"count": 2}}])
+def test_a_case_of_agentv_whose_weights_are_all_0_misses_the_threshold(folder, command, gate, weight, options, code):
+    tests = [
+        {"id": each, "input": "yes", "criteria": "c", "assert": [{**HALF[0], "weight": weight if each == "b" else 1}]}
+        for each in "ab"
+    ]
+    folder.write("d.yaml", {"execution": gate, "tests": tests})
+    folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})
+    ended = command("eval", "d.yaml", *options)
+    assert ended.code == code
+    assert (
+        "1 of 2 cases scored below 0.5, the threshold of the suite: b (default: not scored)" in ended.stderr
+    ) == code
+
+
 @pytest.mark.parametrize(("limit", "is_named"), [(0.5, True), (0.8, False), (0.9, False)])
 def test_a_suite_threshold_that_agentv_stores_differently_is_named(folder, command, limit, is_named):
     folder.write(".agentv/targets.yaml", {"targets": [{"name": "default", "provider": "mock"}]})

@@ -141,10 +141,12 @@ def judge_cases(gates: CaseGates, sources: Sequence[Source], results: Iterable[R
 def _score_in_suite(result: Result, suite: SuiteGate) -> float | None:
     """Return the score of a trial as AgentV (TypeScript) counts it: 0 if a requirement was missed.
 
-    An error is 0 if the best trial decides. If cases have limits of their own, a verdict moves the score to its side of
-    the threshold.
+    It is also 0 if no evaluator has a weight, and for an error if the best trial decides. If cases have limits of their
+    own, a verdict moves the score to its side of the threshold.
     """
     if result.score is None:
+        if result.status == "unscored":
+            return 0.0 if result.evaluator_results and not suite.by_verdict else None
         return 0.0 if suite.strategy in BEST and result.status == "error" else None
     score, least = round(result.score, 12), suite.threshold
     if suite.by_verdict and least is not None:
@@ -176,9 +178,9 @@ def _low_suites(
             yield f"{path}: {reason}{_IGNORE}"
 
 
-def _below(scores: Mapping[JobKey, float], least: float, limit: str, missed: set[JobKey]) -> Iterator[str]:
+def _below(scores: Mapping[JobKey, float], least: float, limit: str, missed: Mapping[JobKey, str]) -> Iterator[str]:
     low = [name for name, score in scores.items() if round(score, 12) < least]
-    why = {name: _MISSED if name in missed else f"{scores[name]:.3f}" for name in low[:_MOST_NAMED]}
+    why = {name: missed.get(name, f"{scores[name]:.3f}") for name in low[:_MOST_NAMED]}
     if low:
         some = ", ".join(f"{name.eval_id} ({name.target}: {reason})" for name, reason in why.items())
         more = f" and {len(low) - _MOST_NAMED} more" if len(low) > _MOST_NAMED else ""
@@ -228,7 +230,7 @@ def _drops(
 class CaseScores:
     """The score of each case and target over its trials, in order of their first record, by keys with the trial 0.
 
-    `missed` has the keys of those with an answer that counts 0 for a requirement.
+    `missed` has the reasons of those with an answer that counts 0 whatever its score.
     """
 
     def __init__(self) -> None:
@@ -237,7 +239,7 @@ class CaseScores:
         self._sums: list[float] = []
         self._counts: list[int] = []
         self._trials: dict[int, tuple[str, list[tuple[int, float]]]] = {}
-        self.missed: set[JobKey] = set()
+        self.missed: dict[JobKey, str] = {}
 
     def add(self, result: Result, score: float | None, strategy: str = "mean") -> None:
         """Add the score that a record counts with, if it has one."""
@@ -248,8 +250,8 @@ class CaseScores:
             self._names.append(name)
             self._sums.append(0.0)
             self._counts.append(0)
-        if score == 0 < (result.score or 0):
-            self.missed.add(name)
+        if score == 0 and (result.score or result.status == "unscored"):
+            self.missed[name] = _MISSED if result.score else "not scored"
         self._sums[number] += score
         self._counts[number] += 1
         if strategy != "mean":
