@@ -313,7 +313,8 @@ def cases_to_rescore(
         hint = f"Score the answers with evaluators of agentv: {again.removesuffix(' PATHS…')} --evaluator TYPE"
         raise UsageError(f"The scorers of {imported.format} cannot run here", hint=hint)
     if not options.stored_cases and imported is None:
-        note("Some datasets of the run no longer exist; using the cases stored in its folder")
+        missing = "Some datasets of the run no longer exist; using the cases stored in its folder"
+        note(f"{missing}. Gates in the datasets are not checked")
     return StoredCases(answers.store, options.selection)
 
 
