@@ -189,7 +189,12 @@ def test_equals_of_pydantic_evals_counts_white_space(folder, command):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [('{"criteria":', "Invalid JSON"), ('{"criteria": [1]}', "'criteria' must be"), ("[]", "'criteria' must be")],
+    [
+        ('{"criteria":', "Invalid JSON"),
+        ('{"criteria": [1]}', "'criteria' must be"),
+        ("[]", "'criteria' must be"),
+        ('{"criteria": {"tool_trajectory_avg_score": {"match_type": "X"}}}', "unknown 'match_type' X"),
+    ],
 )
 def test_a_configuration_of_adk_that_cannot_be_read_is_an_error(folder, command, text, message):
     folder.write("test_config.json", text)

@@ -299,10 +299,12 @@ def _bedrock_turns(value: Any, lose: Lose) -> dict[str, Any]:
     """Return the texts of the turns of a conversation, and the reference of each."""
     if any(turn.keys() - {"prompt", "referenceResponses", "output"} for turn in value):
         lose("the passages that a turn should retrieve")
-    replies = [reply for turn in value for reply in turn.get("referenceResponses") or ()]
+    replies = [turn.get("referenceResponses") or [""] for turn in value]
+    if any(len(texts) > 1 for texts in replies):
+        raise ValueError("A turn has several reference responses, and here it can have one")
     return {
         "turn_texts": [_parts_text(turn["prompt"]) for turn in value],
-        "references": list(map(_parts_text, replies)),
+        "references": [_parts_text(texts[0]) for texts in replies],
     }
 
 

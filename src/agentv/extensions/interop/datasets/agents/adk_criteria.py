@@ -83,6 +83,8 @@ def read_criteria(path: str, lose: Lose) -> AdkCriteria:
         names.append(name)
         if name == "tool_trajectory_avg_score":
             mode = text_of(first_of(options, "match_type", "matchType") or 0).upper()
+            if mode not in _MODES:
+                raise record_file(config).problem(f"unknown 'match_type' {mode} of '{name}'")
             ignored = first_of(options, "ignore_args", "ignoreArgs") is True
             calls = {"mode": _MODES[mode], "args_match": "ignore" if ignored else "exact", "required": 1.0}
         elif name == "response_match_score":  # ROUGE-1 with stemming
