@@ -201,7 +201,7 @@ _ELSEWHERE = {
     "trajectory:step-count": "Use `execution_metrics` with `max_tool_calls`",
     "trajectory:goal-success": "Use `llm_judge`",
     "tool-call-f1": "Use `tool_trajectory` with `mode: superset` or `subset`",
-    "skill-used": "Use `skill_trigger`",
+    "skill-used trigger-judge": "Use `skill_trigger`",
     "similar:cosine similar:dot similar:euclidean": "Use `embedding_similarity`, or `similarity` for one text",
     "is-valid-openai-tools-call is-valid-openai-function-call is-valid-function-call": (
         "Use `tool_trajectory` for tool calls, or `json_schema` for a JSON answer"

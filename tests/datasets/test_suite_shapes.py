@@ -59,13 +59,14 @@ class TestHeader:
 
 
 class TestOwnTypes:
-    """A type that is the name of a script in `.agentv/assertions` or `.agentv/graders`."""
+    """A type that is the name of a script in `.agentv/assertions`, `.agentv/graders` or `.agentv/judges`."""
 
     @pytest.mark.parametrize(
         ("script", "command"),
         [
             ("assertions/word-count.ts", ["bun", "run"]),
             ("graders/word-count.mts", ["bun", "run"]),
+            ("judges/word-count.ts", ["bun", "run"]),
             ("assertions/word-count.mjs", ["node"]),
             ("assertions/word-count.py", ["python3"]),
         ],
@@ -73,10 +74,12 @@ class TestOwnTypes:
     def test_it_runs_the_script_as_a_code_judge(self, folder, script, command):
         folder.write(f".agentv/{script}", "")
         folder.write(".agentv/targets.yaml", "targets: []\n")
-        spec = only_evaluator(folder.yaml(suite("{type: word-count, least: 3, weight: 2}"), "evals/cases.yaml"))
+        dataset = folder.yaml(suite("{type: word-count, least: 3, weight: 2}"), "evals/cases.yaml")
+        spec = only_evaluator(dataset)
         assert (spec.type, spec.name, spec.weight) == ("code_judge", "word-count", 2)
         assert list(spec.evaluator.script) == [*command, str(folder.path / ".agentv" / script)]
         assert spec.evaluator.config == {"least": 3}
+        assert not dataset.messages
 
     def test_it_is_found_in_a_project_below_the_root(self, folder):
         folder.write(".agentv/targets.yaml", "targets: []\n")

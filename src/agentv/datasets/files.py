@@ -27,8 +27,8 @@ _REFUSED_HINT = (
     "--allow-outside-files if you trust the dataset"
 )
 _SHOWN_FOLDERS = (
-    *((".agentv", name) for name in ("assertions", "environments", "evaluators", "graders", "prompts")),
-    *((".agentv", name) for name in ("templates", "workspaces")),
+    *((".agentv", name) for name in ("assertions", "environments", "evaluators", "graders", "judges")),
+    *((".agentv", name) for name in ("prompts", "templates", "workspaces")),
     *((".agentv", "default-test.yaml"), (".github",), (".claude", "skills"), (".agents", "skills")),
 )
 """Hidden folders and files that datasets may read: templates, instructions, skills, and defaults of AgentV 5."""

@@ -1,7 +1,7 @@
 """Entries of evaluators before they are read: those in files of the project, and the preprocessors of a dataset.
 
 `{include: NAME}` is replaced by the list in `.agentv/templates/NAME.yaml`. A type that is the name of a script in
-`.agentv/assertions` or `.agentv/graders` runs that script as a code judge.
+`.agentv/assertions`, `.agentv/graders` or `.agentv/judges` runs that script as a code judge.
 """
 
 import os
@@ -24,7 +24,7 @@ from agentv.support.yaml.yaml_file import parse_yaml_file
 
 _FOLDER = os.path.join(".agentv", "templates")
 _SUFFIXES = (".yaml", ".yml")
-_SCRIPT_FOLDERS = tuple(os.path.join(".agentv", name) for name in ("assertions", "graders"))
+_SCRIPT_FOLDERS = tuple(os.path.join(".agentv", name) for name in ("assertions", "graders", "judges"))
 _PROGRAMS = {
     **dict.fromkeys((".ts", ".mts"), ("bun", "run")),
     **dict.fromkeys((".js", ".mjs"), ("node",)),
@@ -51,7 +51,7 @@ def _with_own_type(entry: dict[str, Any], finder: FileFinder) -> dict[str, Any]:
     type_ = entry.get("type")
     if isinstance(type_, str) and _is_script_name(type_):
         for command in _commands(type_, finder):
-            own = {"type": "code_judge", "command": command, "grader_protocol": "agentv-4"}
+            own = {"type": "code-grader", "command": command, "grader_protocol": "agentv-4"}
             return {"name": type_, **entry, **own}
     return entry if all(new[key] is entry[key] for key in lists) else {**entry, **new}
 
