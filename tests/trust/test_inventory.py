@@ -128,3 +128,22 @@ def test_hosts_outside_the_policy_are_not_called_in_a_run(folder, command, polic
         ended = command("eval", "d.yaml")
         assert (ended.code, server.counts.requests) == (2, 0)
         assert "Calls to '127.0.0.1' are not allowed" in ended.stderr
+
+
+READ_BY_CODE = {
+    "a prompt": {"prompts": ["file://code.py:prompt"]},
+    "a variable": {"tests": [{"vars": {"x": "file://code.py"}}]},
+}
+
+
+@pytest.mark.parametrize("name", READ_BY_CODE)
+def test_code_of_prompts_and_variables_is_listed_and_obeys_the_policy(folder, command, policy, name):
+    code = "open('marker', 'w')\ndef prompt(context): return 'Hi'\ndef get_var(*_): return {'output': 1}\n"
+    folder.write("code.py", code)
+    data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [{"vars": {"x": "a"}}], **READ_BY_CODE[name]}
+    folder.write("promptfooconfig.json", json.dumps(data))
+    assert "code.py:" in command("eval", "promptfooconfig.json", "--dry-run").stdout
+    policy("programs: deny")
+    ended = command("eval", "promptfooconfig.json")
+    assert ended.code == 2 and "allows no programs" in ended.stderr
+    assert not (folder.path / "marker").exists()

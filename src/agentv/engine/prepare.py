@@ -9,7 +9,7 @@ import msgspec
 from agentv.datasets.stamps import files_of
 from agentv.engine.answers.carried_answers import CarriedAnswers, carried
 from agentv.engine.calls.prices import UnknownPrice, why_unpriced
-from agentv.engine.cases.case_survey import CaseSurvey, settle_trust, variable_uses
+from agentv.engine.cases.case_survey import CaseSurvey, program_uses, settle_trust, variable_uses
 from agentv.engine.checks.project_facts import ProjectFacts
 from agentv.engine.gates.case_gates import check_baseline
 from agentv.engine.named_runs import open_run
@@ -120,7 +120,8 @@ def plan_run(project: Project, cases: Cases, source: JobSource, facts: ProjectFa
     for name in answering:
         _check_batch_mode(project, name)
     if facts.survey is not None and facts.survey.everything:
-        uses.add((*project.file.uses((*answering, *by_evaluators)), *variable_uses(cases.sources)))
+        uses.add(project.file.uses((*answering, *by_evaluators)))
+        uses.add((*program_uses(cases.sources), *variable_uses(cases.sources)))
         check_policy(uses)
     return RunPlan(
         options=options,

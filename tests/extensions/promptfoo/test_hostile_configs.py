@@ -40,5 +40,6 @@ def test_a_hostile_configuration_is_read_in_time_or_refused(folder, command, nam
     folder.write("40.yaml", "[]\n")
     data = {"prompts": ["{{x}}"], "providers": ["echo"], "tests": [{"vars": {"x": "a"}}], **more}
     folder.write("promptfooconfig.json", json.dumps(data))
-    ended = command("cases", "-q", "promptfooconfig.json")
-    assert ended.code == code, ended.stderr
+    for arguments in (("cases", "-q"), ("eval", "--dry-run")):
+        ended = command(*arguments, "promptfooconfig.json")
+        assert ended.code == code, ended.stderr

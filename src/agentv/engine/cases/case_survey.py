@@ -72,7 +72,7 @@ class CaseSurvey:
 
     def add_targets(self, source: Source) -> dict[str, dict[str, Any]]:
         """Add what reading a dataset, and the targets that it brings along, would use. Return their settings."""
-        self.inventory.add(Use(kind, value, source.files[0]) for kind, value in source.format.programs(source))
+        self.inventory.add(program_uses([source]))
         entries = {entry["name"]: (index, entry) for index, entry in enumerate(source.format.targets(source))}
         self.inventory.add(target_inventory(entries, entries, source.files[0]) if entries else ())
         self.has_targets = self.has_targets or bool(entries)
@@ -160,6 +160,12 @@ def dataset_uses(source: Source, options: Options, survey: CaseSurvey) -> Invent
     with suppress(AgentvError):
         survey.add_targets(source)
     return survey.inventory
+
+
+def program_uses(sources: Iterable[Source]) -> Iterator[Use]:
+    """Yield the programs that datasets run when they are read."""
+    for source in sources:
+        yield from (Use(kind, value, source.files[0]) for kind, value in source.format.programs(source))
 
 
 def variable_uses(sources: Iterable[Source]) -> Iterator[Use]:

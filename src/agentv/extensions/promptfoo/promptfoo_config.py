@@ -21,7 +21,7 @@ from agentv.extensions.promptfoo.prompt_chats import name_other_forms, with_chat
 from agentv.extensions.promptfoo.prompt_sources import PromptTemplate
 from agentv.extensions.promptfoo.providers.provider_entries import NoCounterpart, provider_name, provider_parts
 from agentv.extensions.promptfoo.script_config import document_at, is_script_config
-from agentv.extensions.promptfoo.suite import PROBLEM, Suite, files_used, ignore
+from agentv.extensions.promptfoo.suite import CIRCLE, PROBLEM, Suite, files_used, ignore
 from agentv.extensions.promptfoo.test_sources import (
     combinations,
     resolved,
@@ -156,8 +156,9 @@ PROMPTFOO_CONFIG = _PromptfooConfig()
 def _suite(path: str, lose: Lose) -> Suite:
     try:
         suite = Suite(path, _document(path), lose)
-    except (ValueError, FileNotFoundError) as error:
-        raise InvalidDatasetError(f"Cannot read {path}", str(error), path=path) from None
+    except (ValueError, FileNotFoundError, RecursionError) as error:
+        what = CIRCLE if isinstance(error, RecursionError) else str(error)
+        raise InvalidDatasetError(f"Cannot read {path}", what, path=path) from None
     if is_script_config(path):
         suite.files.add_program(os.path.abspath(path))
     if not suite.prompts:

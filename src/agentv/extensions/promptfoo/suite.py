@@ -166,6 +166,9 @@ def _variables(path: str, folder: str) -> dict[str, str | None]:
     return {name: None if environment.is_secret(name) else value for name, value in environment.variables.items()}
 
 
+CIRCLE = "It is nested too deeply, or its parts or files refer to each other"
+
+
 def files_used(path: str, opened: Callable[[], Suite]) -> tuple[str, ...]:
     """Return a configuration and the files that it names; problems with these are reported when it is read."""
     try:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import date
-from itertools import count
 from typing import Any
 from urllib.parse import unquote
 
@@ -59,7 +58,7 @@ class SuiteFiles:
         self.dates: dict[str, str] = {}
         self.used: dict[str, None] = {}
         self.programs: dict[NamedUse, None] = {}
-        self._references = count()
+        self._references = 0
         self.finder = FileFinder(self.folder, project_root(self.folder))
 
     def path(self, name: str) -> str:
@@ -125,9 +124,10 @@ class SuiteFiles:
         target = self.with_references(target, source)
         return {**target, **more} if isinstance(target, dict) else target
 
-    def count_reference(self) -> None:
+    def count_reference(self, cost: int = 1) -> None:
         """Raise ValueError for too many: references to references can multiply without end."""
-        if next(self._references) >= _MOST_REFERENCES:
+        self._references += cost
+        if self._references > _MOST_REFERENCES:
             raise ValueError(f"It has more than {_MOST_REFERENCES:,} references to its parts and to files")
 
     def with_dates(self, path: str, document: Any) -> Any:

@@ -25,7 +25,7 @@ from agentv.extensions.promptfoo.agentv5.positions import error_at, placed_row
 from agentv.extensions.promptfoo.agentv5.repeat_policy import gate_of, trials_of
 from agentv.extensions.promptfoo.agentv5.typescript_suite import is_typescript
 from agentv.extensions.promptfoo.script_config import NOT_CALLED
-from agentv.extensions.promptfoo.suite import files_used
+from agentv.extensions.promptfoo.suite import CIRCLE, files_used
 from agentv.support.user_code import importing_nothing
 from agentv.trust.inventory import NamedUse
 
@@ -151,8 +151,9 @@ AGENTV_SUITE = _AgentvSuite()
 def _suite(path: str, lose: Lose) -> AgentvSuite:
     try:
         return AgentvSuite(path, lose)
-    except (ValueError, FileNotFoundError) as error:
-        raise error_at(path, str(error), document_of(record_file(path))) from None
+    except (ValueError, FileNotFoundError, RecursionError) as error:
+        what = CIRCLE if isinstance(error, RecursionError) else str(error)
+        raise error_at(path, what, document_of(record_file(path))) from None
 
 
 def _gate(suite: AgentvSuite, lose: Lose) -> SuiteGate:

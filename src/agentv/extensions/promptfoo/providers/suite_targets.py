@@ -133,7 +133,7 @@ class SuiteTargets:
         is_content = isinstance(value, str) and value.startswith("file://") and value.lower().endswith(_CONTENTS)
         if not is_content or is_template(value):
             return value
-        self._files.count_reference()
+        self._files.count_reference(100)
         return self._loaded(self._files.content(value))
 
     def add_answer(self, name: str, text: str) -> str:
