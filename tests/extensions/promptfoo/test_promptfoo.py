@@ -695,6 +695,9 @@ FORMS = {
     "the Converse API": (["bedrock:converse:amazon.nova-pro-v1:0"], {"x": "User: a"}, {}, ["bedrock:converse"]),
     "the Converse API with lines": (["bedrock:converse:amazon.nova-pro-v1:0"], {"x": "a\n\nb"}, {}, []),
     "a provider of the test": (["anthropic:m"], {"x": "a\n\nb"}, {"provider": MODEL}, [MODEL]),
+    "a chat in JSON": (["anthropic:m"], {"x": '[{"role": "user", "content": "a"}]'}, {}, []),
+    "a chat in YAML": (["anthropic:m"], {"x": "- role: user\n  content: a"}, {}, ["anthropic:m"]),
+    "a chat for a model of OpenAI": ([MODEL], {"x": "- role: user\n  content: a"}, {}, []),
     "an answer of the test": (["anthropic:m", MODEL], {"x": "a\n\nb"}, {"providerOutput": "c"}, []),
 }
 
@@ -703,7 +706,7 @@ FORMS = {
 def test_a_target_that_receives_a_text_in_another_form_is_named(folder, providers, variables, more, names):
     config = {"prompts": ["{{x}}"], "providers": providers, "tests": [{"vars": variables, **more}]}
     cases = folder.load(folder.write("promptfooconfig.json", json.dumps(config)))
-    notes = [str(warning) for warning in cases.warnings if "the form of texts" in str(warning)]
+    notes = [str(warning) for warning in cases.warnings if "promptfoo" in str(warning) and "not kept" in str(warning)]
     assert len(notes) == len(names)
     assert all(f"for '{name}" in note for name, note in zip(names, notes, strict=True))
 

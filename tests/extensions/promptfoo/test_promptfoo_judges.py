@@ -23,6 +23,7 @@ GRADED = {
     "chat": ({}, 0.2),
     "text": ({"form": "text"}, 0.1),
     "lines": ({"form": "lines", "prompt": "system: Grade {{rubric}}\nuser: {{output}}\nassistant: I"}, 0.3),
+    "YAML for a model of lines": ({"form": "lines", "prompt": "- role: user\n  content: user: a"}, 0.1),
     "a chat for a model of lines": ({"form": "lines"}, 0.2),
     "votes": ({"votes": 3}, 0.2),
     "inverse": ({"inverse": True}, 0.8),

@@ -52,15 +52,18 @@ def name_other_forms(
     targets: SuiteTargets, prompt: PromptTemplate, variables: dict[str, Any], test: dict[str, Any], lose: Lose
 ) -> None:
     """Report the targets that receive the text of a prompt in another form than in promptfoo."""
-    if prompt.messages or prompt.problem or test.get("providerOutput"):
+    if prompt.problem or test.get("providerOutput"):
         return
     text = _ANY_LINES if prompt.key and not prompt.text else prompt.text
     with suppress(TemplateProblem, ValueError):  # reported when the prompt is read
         text = rendered_prompt(text, variables)
-        if chat_of(text):
-            return
+        is_chat = bool(prompt.messages or chat_of(text))
         for entry in targets.evaluated(test.get("provider")):
-            if targets.has_other_form(entry["name"], text):
+            if is_chat and targets.has_other_chat(entry["name"], text):
+                lose(
+                    f"the messages of a chat for '{entry['name']}': promptfoo sends its text, as it is not a JSON list"
+                )
+            elif not is_chat and targets.has_other_form(entry["name"], text):
                 what = "promptfoo removes blank lines and indentation, and reads lines such as 'user: Hi' as messages"
                 who = "all models of Anthropic, and to no others" if targets.are_anthropic else f"'{entry['name']}'"
                 lose(f"the form of texts for '{entry['name']}': {what}, for {who}")

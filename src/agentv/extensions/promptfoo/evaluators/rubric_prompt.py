@@ -78,7 +78,8 @@ class ModelGraded(Judge, frozen=True, kw_only=True):
         question = {} if self.reads == "json" else {"input": judgement.question}
         try:
             text = rendered_rubric(self.prompt, {**(judgement.case.variables or {}), **question, **own})
-            chat = chat_of(text) if self.form != "text" else ()
+            has_messages = self.form == "chat" or (self.form == "lines" and text.lstrip().startswith("["))
+            chat = chat_of(text) if has_messages else ()
             chat = chat or (messages_of_lines(text) if self.form == "lines" else ())
         except (TemplateProblem, ValueError) as problem:
             raise EvaluatorFailure(f"Cannot render the judge's prompt: {problem}") from None

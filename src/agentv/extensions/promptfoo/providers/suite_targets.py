@@ -194,9 +194,16 @@ class SuiteTargets:
 
     def has_other_form(self, name: str, text: str) -> bool:
         """Whether promptfoo sends a text to a target in another form than here."""
-        if self._ids.get(name, "").startswith("bedrock:converse:"):
+        if self._is_converse(name):
             return _ROLE_LINE.search(text) is not None
         return (self.form_of(name) == "lines") is not self.are_anthropic and changes_for_anthropic(text)
+
+    def has_other_chat(self, name: str, text: str) -> bool:
+        """Whether promptfoo sends the text of a chat to a target: it reads only lists in JSON for some."""
+        return (self._is_converse(name) or self.form_of(name) == "lines") and not text.lstrip().startswith("[")
+
+    def _is_converse(self, name: str) -> bool:
+        return self._ids.get(name, "").startswith("bedrock:converse:")
 
     def is_selected(self, name: str, patterns: list[str]) -> bool:
         """Whether a test's filter selects a target: by its name, its id, or `prefix*`."""
