@@ -53,6 +53,8 @@ class EmbeddingSimilarity(Evaluator, frozen=True, kw_only=True):
         if len(one) != len(other):
             raise EvaluatorFailure(f"The embeddings have different lengths: {len(one)} and {len(other)}")
         figure = _figure(self.measure, one, other)
+        if not math.isfinite(figure):
+            raise EvaluatorFailure("The embeddings have numbers that are too large to compare")
         sign = -1 if (self.measure == "euclidean") is not self.inverse else 1
         score = 1 / (1 + figure) if self.measure == "euclidean" else figure
         return sign * (figure - self.threshold) >= -sys.float_info.epsilon, 1 - score if self.inverse else score
@@ -60,7 +62,7 @@ class EmbeddingSimilarity(Evaluator, frozen=True, kw_only=True):
 
 def _figure(measure: str, one: Sequence[float], other: Sequence[float]) -> float:
     if measure == "euclidean":
-        return math.sqrt(_total((x - y) ** 2 for x, y in zip(one, other, strict=True)))
+        return math.sqrt(_total((x - y) * (x - y) for x, y in zip(one, other, strict=True)))
     product = _total(x * y for x, y in zip(one, other, strict=True))
     if measure == "dot":
         return product
