@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from agentv.extensions.interop.datasets.agents.waza import _skill_name
+
 CRITERIA = {
     "a limit of 401 digits": {"type": "score_model", "range": [0, 1], "pass_threshold": 10**400},
     "a scale of 401 digits": {"type": "score_model", "range": [0, 10**400], "pass_threshold": 1},
@@ -35,3 +37,11 @@ def test_a_hostile_criterion_is_no_traceback(folder, command, name):
 def test_a_long_name_of_a_field_is_searched_once(folder, command):
     folder.write("rows.json", json.dumps([{"latency"[:-1] * 100_000 + "\n": 1, "question": "Hi", "answer": "Hello"}]))
     assert command("cases", "--guess", "rows.json").code == 0
+
+
+@pytest.mark.parametrize(("skill", "name"), [("../other", "other"), ("../other/SKILL.md", "other"), ("own", "inside")])
+def test_the_name_of_a_skill_is_read_in_the_project_only(folder, skill, name):
+    for place, own in (("other", "outside"), ("mine/own", "inside")):
+        folder.write(f"{place}/SKILL.md", f"---\nname: {own}\ndescription: x\n---\n")
+    folder.write("mine/.git/HEAD", "")
+    assert _skill_name(skill, str(folder.path / "mine")) == name

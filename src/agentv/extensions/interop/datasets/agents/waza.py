@@ -23,7 +23,7 @@ from agentv.datasets.foreign.values import (
 from agentv.datasets.formats.dataset_format import Document
 from agentv.extensions.interop.datasets.skill_triggers import name_in, trigger_checks
 from agentv.extensions.interop.imports.foreign_values import number_or_none
-from agentv.settings.project import project_root
+from agentv.settings.project import is_inside, project_root
 
 _TEXT_CHECKS = {
     **dict.fromkeys(("must_match", "must_not_match", "regex_match", "regex_not_match"), "regex"),
@@ -150,6 +150,8 @@ def _skill_name(skill: str, folder: str) -> str:
     """Return the name of a skill: as it is written, or that in its SKILL.md."""
     path = os.path.abspath(os.path.join(folder, skill))
     place = os.path.dirname(path) if skill.endswith(".md") else path
+    if not is_inside(os.path.realpath(os.path.join(place, "SKILL.md")), project_root(folder or ".")):
+        return os.path.basename(place)
     return name_in(place) if place != path or os.path.isfile(os.path.join(place, "SKILL.md")) else skill
 
 
