@@ -80,8 +80,8 @@ class ToolSteps(Evaluator, frozen=True, kw_only=True):
 
     def _holds(self, steps: Sequence[_Step]) -> bool:
         if self.check == "tool-used" and not isinstance(self.value, dict):
-            used = [any(_matches(step, matcher) for step in steps) for matcher in self._matchers]
-            return not any(used) if self.inverse else all(used)
+            has_call = [any(_matches(step, matcher) for step in steps) for matcher in self._matchers]
+            return not any(has_call) if self.inverse else all(has_call)
         checks = {"tool-used": _count, "step-count": _count, "tool-sequence": _sequence, "tool-args-match": _args_match}
         kind = None if self.check == "step-count" else _TOOL
         data = self.value if isinstance(self.value, dict) else {"steps": self._matchers}
@@ -153,8 +153,8 @@ def _sequence(steps: Sequence[_Step], data: Mapping[str, Any]) -> bool:
     matchers = data["steps"]
     if data.get("mode") == "exact":
         return len(steps) == len(matchers) and all(map(_matches, steps, matchers))
-    left = iter(steps)
-    return all(any(_matches(step, matcher) for step in left) for matcher in matchers)
+    remaining = iter(steps)
+    return all(any(_matches(step, matcher) for step in remaining) for matcher in matchers)
 
 
 def _args_match(steps: Sequence[_Step], data: Mapping[str, Any]) -> bool:
@@ -170,8 +170,8 @@ def _without(args: Any, ignore: list[str], defaults: Mapping[str, Any]) -> Any:
     """Return arguments without those to ignore, and those that have their default."""
     if not isinstance(args, dict):
         return args
-    kept = {key: value for key, value in args.items() if not any(_fits_key(key, entry) for entry in ignore)}
-    return {key: value for key, value in kept.items() if key not in defaults or not same(value, defaults[key])}
+    compared = {key: value for key, value in args.items() if not any(_fits_key(key, entry) for entry in ignore)}
+    return {key: value for key, value in compared.items() if key not in defaults or not same(value, defaults[key])}
 
 
 def _fits_key(key: str, entry: str) -> bool:
